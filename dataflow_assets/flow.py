@@ -116,12 +116,12 @@ class Flow:
     @property
     def owners(self) -> tuple[str, ...]:
         """Returns who to ask, from the annotation `dataflow-assets/owners`."""
-        return listed(self.annotations.get("dataflow-assets/owners", ""))
+        return split_list(self.annotations.get("dataflow-assets/owners", ""))
 
     @property
     def upstream(self) -> tuple[tuple[str, ...], ...]:
         """Asset keys of what its source is made of, from `dataflow-assets/upstream`."""
-        keys = listed(self.annotations.get("dataflow-assets/upstream", ""))
+        keys = split_list(self.annotations.get("dataflow-assets/upstream", ""))
         return tuple(tuple(map(mangle, key.split("/"))) for key in keys)
 
     @property
@@ -177,7 +177,7 @@ class Flow:
         name = self.source.resolved_address().name
         return Target(self.id, branch.stored_id, self.hash, name, rejects=self.policies.rejects)
 
-    def resolved(self) -> Flow:
+    def resolve(self) -> Flow:
         """The flow with every SecretRef's value of this moment in place; called on the driver.
 
         Two of them are equal where all values, and all files of certificates and keys, are equal.
@@ -187,16 +187,16 @@ class Flow:
         or table; TransientError where the Kubernetes API cannot be asked.
         """
         lookup = Lookup(self.secrets)
-        found = self._filled(lookup)
+        found = self._fill(lookup)
         lookup.check()
         _check_apart(found)
         return replace(found, files=lookup.files())
 
     def resolvable(self) -> Flow:
         """As `resolved`, with the values that can be had: what is missing is left out."""
-        return self._filled(Lookup(self.secrets))
+        return self._fill(Lookup(self.secrets))
 
-    def _filled(self, lookup: Lookup) -> Flow:
+    def _fill(self, lookup: Lookup) -> Flow:
         source = lookup.fill(self.source)
         branches = tuple(replace(one, sink=lookup.fill(one.sink)) for one in self.branches)
         rejects = self.policies.rejects
@@ -256,7 +256,7 @@ def _branch_id(address: Address) -> str:
     return ":".join(p for p in (address.system, address.namespace, address.name) if p)
 
 
-def listed(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """Returns what an annotation lists, separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 

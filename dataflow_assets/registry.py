@@ -27,12 +27,12 @@ End = TypeVar("End", Source, Sink)
 
 @cache
 def sources() -> dict[str, type[Source]]:
-    return _offered(_by_type(Source, connectors))
+    return _offer(_by_type(Source, connectors))
 
 
 @cache
 def sinks() -> dict[str, type[Sink]]:
-    return _offered(_by_type(Sink, connectors))
+    return _offer(_by_type(Sink, connectors))
 
 
 @cache
@@ -46,7 +46,7 @@ def systems() -> list[str]:
     return sorted(name for name, cls in known.items() if not cls.double)
 
 
-def _offered(ends: dict[str, type[End]]) -> dict[str, type[End]]:
+def _offer(ends: dict[str, type[End]]) -> dict[str, type[End]]:
     asked = os.environ.get(DOUBLES) == "1"
     return {name: cls for name, cls in ends.items() if asked or not cls.double}
 

@@ -9,7 +9,7 @@ import pytest
 import dataflow_assets
 from dataflow_assets import registry
 from dataflow_assets.errors.likely_names import did_you_mean, did_you_mean_or, likely
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 
 NAMES = ["orders", "shop.returned-parcels", "id", "customer_id"]
 PACKAGE = Path(dataflow_assets.__file__).parent
@@ -59,7 +59,7 @@ def test_no_step_is_suggested_for_its_opposite() -> None:
 def test_a_choice_of_a_manifest_and_a_table_are_guessed_by_the_same_rule() -> None:
     """A column that is misspelt, too: not only one whose case differs."""
     for ask in (
-        meant,
+        suggest,
         lambda word, names: did_you_mean(word, names).removeprefix("; "),
         lambda word, names: did_you_mean_or(word, names, "look it up"),
     ):

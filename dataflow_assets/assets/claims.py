@@ -67,7 +67,7 @@ class Claims:
         except Exception as error:  # noqa: BLE001 - what was committed is committed
             log.warning("the run's tags could not be written: %s", type(error).__name__)
 
-    def held(self, run: dg.DagsterRun) -> bool:
+    def is_held(self, run: dg.DagsterRun) -> bool:
         """Returns whether the run lives and has claimed it."""
         return run.status in LIVE and self._driver(run) is not None
 

@@ -135,6 +135,6 @@ class Draining:
         with (
             log_to_run(self._flow, context),
             failing(self._flow, context),
-            self._interrupts.deferred(),
+            self._interrupts.defer(),
         ):
             yield

@@ -80,7 +80,7 @@ def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, Dri
     for flow in flows:
         claims = Claims(instance, flow.id)
         for record in records:
-            if claims.held(record.dagster_run):
+            if claims.is_held(record.dagster_run):
                 found[flow.id] = _own(claims.dead(record))
     return found
 

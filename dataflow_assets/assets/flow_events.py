@@ -103,11 +103,11 @@ class FlowEvents:
     def final_event(self, node: Node) -> dg.AssetMaterialization:
         return _materialization(node, self._last[node.branch.id].checkpoint, self.final(node))
 
-    def ended(self) -> list[Node]:
+    def ended_nodes(self) -> list[Node]:
         """The assets whose last report is here: none where the flow failed."""
         return [self._nodes[branch] for branch, report in self._last.items() if report.last]
 
-    def moved(self, node: Node) -> bool:
+    def has_commits(self, node: Node) -> bool:
         """Returns whether anything was committed to the asset."""
         return node.branch.id in self._moved
 

@@ -29,7 +29,7 @@ class Node:
     """Keys of what it reads beside that, without those that would close a cycle."""
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Returns whether other flows write the same table."""
         return self.key != self.table
 

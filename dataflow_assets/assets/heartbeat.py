@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 import dagster as dg
 
-from dataflow_assets.sdk.repeating import repeated
+from dataflow_assets.sdk.repeating import repeat
 
 BEAT_SECONDS = 60.0  # between two signs of life
 SILENT_SECONDS = 600.0  # after which a run counts as dead whose process cannot be seen
@@ -47,7 +47,7 @@ class Heartbeat:
         A thread of its own does so every minute. Where the storage cannot be written, that is
         logged, and tried again a minute later.
         """
-        return repeated(lambda: self._try(run_id), BEAT_SECONDS, "heartbeat")
+        return repeat(lambda: self._try(run_id), BEAT_SECONDS, "heartbeat")
 
     def _try(self, run_id: str) -> None:
         try:

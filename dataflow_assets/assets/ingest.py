@@ -85,8 +85,8 @@ class Ingest:
         Dagster raises when it cannot store an event or a line of the log; what fails in a flow is
         noted, and the lane goes on. Raises PermanentError where this process can drive none at all.
         """
-        driven = self._lane.drive(self._lane_flows.wanted, self._reason)
-        with self._lines.heard(), self._interrupts.deferred(), closing(driven):
+        driven = self._lane.drive(self._lane_flows.flows_to_drive, self._reason)
+        with self._lines.collect(), self._interrupts.defer(), closing(driven):
             for event in driven:
                 self._take(event)
                 self._say()
@@ -139,14 +139,14 @@ class Ingest:
                 self._flows[flow.id] = flow
                 link = log_link(self._context.run.run_id, flow)
                 self._events[flow.id] = FlowEvents(self._nodes(flow), link)
-                self._lane_flows.began(flow)
+                self._lane_flows.begin(flow)
             case Report():
                 with self._alone(event.flow):
                     self._events[event.flow].take(event)
                 self._note_recovery(event)
             case Failing(flow, _, lasting):
                 if flow.id not in self._failing:
-                    self._lane_flows.changed()
+                    self._lane_flows.note_change()
                 self._failing[flow.id] = event
                 if lasting:  # a run of its own tells of it; here nobody would for an hour
                     self._lane.end(flow, "one of its branches has failed")
@@ -195,7 +195,7 @@ class Ingest:
 
     def _well(self, flow: str) -> None:
         if self._failing.pop(flow, None) is not None:
-            self._lane_flows.changed()
+            self._lane_flows.note_change()
 
     def _note_failure(self, flow: Flow, error: BaseException) -> None:
         """A failure is noted, but not of a flow that another run has claimed, or that is to end."""
@@ -231,7 +231,7 @@ class Ingest:
             self._log(logging.WARNING, flow, left)
         self._failing.pop(flow.id, None)
         self._over.add(self._events.pop(flow.id))
-        self._lane_flows.ended(flow)
+        self._lane_flows.end(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
         self._lines.add(level, flow.id, text)
@@ -277,15 +277,19 @@ class Ingest:
         return bool(upstream(self._last_told.values(), node)) and events.lag_seconds() == 0
 
     def _last_of(self, events: FlowEvents) -> Iterator[Told]:
-        ended = events.ended()
-        still = {node.key for node in ended if not events.moved(node)}
+        ended = events.ended_nodes()
+        still = {node.key for node in ended if not events.has_commits(node)}
         stored = {key: one for key, one in events.checkpoints().items() if key in still}
         lost = outdated_keys(self._context.instance, stored)
         for node in events.nodes:
             yield from self._before(node)
             if node not in ended:
                 yield from self._tell(events, node)  # what was reported is committed
-            elif events.moved(node) or node.key in lost or self._would_look_behind(events, node):
+            elif (
+                events.has_commits(node)
+                or node.key in lost
+                or self._would_look_behind(events, node)
+            ):
                 self._last_told[node.key] = node
                 yield from self._tell(events, node, events.final_event)
         yield from self._evaluations(events)
@@ -293,7 +297,7 @@ class Ingest:
 
 def _left_behind(flow: Flow) -> str:
     try:
-        source = flow.resolved().source
+        source = flow.resolve().source
         return mask(source.left_behind(), [flow]) if isinstance(source, KeepsLog) else ""
     except DataflowError:
         return ""

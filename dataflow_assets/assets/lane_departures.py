@@ -54,11 +54,11 @@ class Departures:
         one question for all flows.
         """
         known = {flow.id: flow for flow in flows}
-        found = self.known(known.values())
+        found = self.by_flow(known.values())
         return {name: one for name, one in found.items() if one.out(known[name])}
 
-    def known(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
-        """By its id the last departure of each flow that has ever left a lane.
+    def by_flow(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
+        """Maps the id to the last departure of each flow that has ever left a lane.
 
         Called by the sensor `ingest` with each tick; one question.
         """
@@ -68,7 +68,7 @@ class Departures:
 
     def leave(self, flow: Flow, error: str, *, passing: bool = False) -> None:
         """Notes that the flow has left its lane; called in the lane's run when that happens."""
-        now, before = time.time(), self.known([flow]).get(flow.id)
+        now, before = time.time(), self.by_flow([flow]).get(flow.id)
         lately = before is not None and now - before.at < LATELY_SECONDS
         times = before.times + 1 if before and lately else 1
         left = Departure(now, error[:500], flow.version, times, passing=passing)
@@ -76,7 +76,7 @@ class Departures:
 
     def come_back(self, flow: Flow) -> None:
         """Its lane may drive the flow again; called in a run of its own that has succeeded."""
-        known = self.known([flow]).get(flow.id)
+        known = self.by_flow([flow]).get(flow.id)
         if known is not None and not known.back:
             self._write({flow.id: replace(known, back=True, back_at=time.time())})
 
@@ -85,7 +85,7 @@ class Departures:
 
         Called by the sensor `ingest`, for those whose servers work again.
         """
-        known = self.known(flows)
+        known = self.by_flow(flows)
         self._write({name: replace(one, back=True) for name, one in known.items()})
 
     def _write(self, departures: Mapping[str, Departure]) -> None:

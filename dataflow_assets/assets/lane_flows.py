@@ -91,7 +91,7 @@ class LaneFlows:
         self.refused = ""
         """Why the run must not drive the lane at all."""
 
-    def wanted(self) -> Sequence[Flow]:
+    def flows_to_drive(self) -> Sequence[Flow]:
         """The flows to drive; the last answer where Dagster's storage cannot be asked.
 
         Called by the lane every two seconds. A few questions to Dagster's storage, however
@@ -108,7 +108,7 @@ class LaneFlows:
 
     def lets_go(self, flow: Flow) -> bool:
         """Whether the flow is not to be driven now, or was not for a while since it began."""
-        wanted = self.wanted()
+        wanted = self.flows_to_drive()
         gone = flow.id in self._let_go or all(one.id != flow.id for one in wanted)
         return bool(self.over) or gone
 
@@ -164,16 +164,16 @@ class LaneFlows:
         """True while the run that drove the lane before has flows to let go."""
         return bool(self._awaited)
 
-    def began(self, flow: Flow) -> None:
+    def begin(self, flow: Flow) -> None:
         """The lane drives the flow from now on; called with its event `Began`."""
         self._driven[flow.id] = flow
         self._let_go.pop(flow.id, None)
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         """A flow fares otherwise than it did: the book says so with the next look."""
         self._written = 0.0
 
-    def ended(self, flow: Flow) -> None:
+    def end(self, flow: Flow) -> None:
         """The lane has let the flow go: whoever waits for it may know at once.
 
         Called with its event `Ended` or `Left`.
@@ -231,7 +231,7 @@ class LaneFlows:
         away = [path for path in self._loaded.paths if not path.exists()]
         if any(flow.file.is_relative_to(path) for path in away):
             return _AWAY
-        broken = self._loaded.broken
+        broken = self._loaded.broken_files
         moved = any(_names(Path(file), flow) for file in broken)
         return _BROKEN if moved or (broken and flow.file.exists()) else _REMOVED
 

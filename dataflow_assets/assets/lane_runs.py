@@ -61,7 +61,7 @@ class LaneRuns:
             own = next(
                 (_start_order(r) for r in records if r.dagster_run.run_id == run_id), (0.0, "")
             )
-            drive = [record for record in others if self._claims.held(record.dagster_run)]
+            drive = [record for record in others if self._claims.is_held(record.dagster_run)]
             others = [record for record in drive if _start_order(record) < own]
         return min(others, key=_start_order).dagster_run if others else None
 
@@ -77,7 +77,7 @@ class LaneRuns:
     def driver(self) -> dg.DagsterRun | None:
         """The newest run that has claimed the lane."""
         runs = [record.dagster_run for record in self.live()]
-        return next((run for run in runs if self._claims.held(run)), None)
+        return next((run for run in runs if self._claims.is_held(run)), None)
 
     def pages(self) -> Mapping[Part, Page]:
         """Returns what its live runs say that they drive.

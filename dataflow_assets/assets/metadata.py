@@ -20,7 +20,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs.replay import keeps
-from dataflow_assets.sdk.database import joined
+from dataflow_assets.sdk.database import join
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
@@ -52,7 +52,7 @@ def uri(address: Address) -> str:
 
 def qualified_name(address: Address) -> str:
     """The name inside its connection; in quotes where a dot is a part of it."""
-    return joined(address.namespace, address.name) if address.namespace else address.name
+    return join(address.namespace, address.name) if address.namespace else address.name
 
 
 def place(address: Address) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def description(node: Node, graph: Graph) -> str:
             f"It also reads `{uri(flow.source_address)}`, which is made from this table: Dagster's "
             f"graph has no cycles, so that edge is not drawn. The flow itself is not affected."
         )
-    if node.shared:
+    if node.is_shared:
         others = ", ".join(f"`{n.flow.id}`" for n in graph.writers(node.table) if n is not node)
         lines.append(f"The same table is also written by {others}.")
     return "\n\n".join(lines)

@@ -46,7 +46,7 @@ class Lines(logging.Handler):
         """By flow its level and lines; touched by the thread that takes them alone."""
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def collect(self) -> Iterator[None]:
         with _attach(self):
             yield
 

@@ -65,7 +65,7 @@ class Runs:
         """A run that works on the flow or is about to; dead ones are reported as failed."""
         for record in self._records():
             run = record.dagster_run
-            own = self._claims.held(run) or run.job_name == job_name(self._flow)
+            own = self._claims.is_held(run) or run.job_name == job_name(self._flow)
             if own and not self._claims.bury(record):
                 return run
         return None
@@ -94,4 +94,4 @@ class Runs:
         return going(self._instance) if self._known is None else self._known
 
     def _drives(self, record: dg.RunRecord) -> bool:
-        return self._claims.held(record.dagster_run) and not self._claims.bury(record)
+        return self._claims.is_held(record.dagster_run) and not self._claims.bury(record)

@@ -67,7 +67,7 @@ class Interrupts:
         return "it was asked to stop" if self.asked else None
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         """Until the block ends, signals only leave a note. Only the main thread gets any."""
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -36,7 +36,7 @@ DAGSTER_SECONDS = 10.0  # in which the storages of Dagster usually answer
 def check(asked: Namespace) -> int:
     """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
     loaded = compare(load(asked.paths))
-    unchecked = [say for path in asked.paths for say in folders.unchecked(path)]
+    unchecked = [say for path in asked.paths for say in folders.why_unchecked(path)]
     if not (unchecked or loaded.objects or loaded.findings):
         unchecked = ["no manifest in these files: nothing was checked"]
     for say in unchecked:
@@ -136,7 +136,7 @@ def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
     else:
         for branch in resetting.reset(flow, run):
             yield f"the checkpoint of {branch.address} is forgotten; its rows stay"
-        source = flow.resolved().source
+        source = flow.resolve().source
         if isinstance(source, KeepsLog) and (left := source.left_behind()):
             yield left
 
@@ -189,10 +189,10 @@ def _drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
     if not os.environ.get("DAGSTER_HOME"):
         return {}
     from dataflow_assets.assets.drive_states import drive_states
-    from dataflow_assets.runs.questions import answered
+    from dataflow_assets.runs.questions import ask_within
 
     try:
-        return answered(partial(drive_states, flows), DAGSTER_SECONDS)
+        return ask_within(partial(drive_states, flows), DAGSTER_SECONDS)
     except Exception as error:  # noqa: BLE001 - storages raise many kinds; the rest can be said
         err(f"DAGSTER_HOME cannot be read, lanes are not shown: {sentence(error, flows)}")
         return {}

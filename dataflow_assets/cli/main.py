@@ -12,7 +12,7 @@ from dataflow_assets.cli.console import err, sentence, trace
 from dataflow_assets.cli.parser import COMMANDS, command_line, options_of
 from dataflow_assets.errors import ManifestError
 from dataflow_assets.errors.likely_names import did_you_mean_or
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; what is wrong with it ends the process, with the usage."""
     if not given[0].startswith("-") and given[0] not in COMMANDS:
-        parser.error(f"unknown command {given[0]}; {meant(given[0], COMMANDS)}")
+        parser.error(f"unknown command {given[0]}; {suggest(given[0], COMMANDS)}")
     asked, unknown = parser.parse_known_args(given)
     if unknown:
         command = next(one for one in given if one in COMMANDS)

@@ -111,11 +111,11 @@ def _as_lane(
         if isinstance(event, Began | Report):
             yield event
         elif isinstance(event, Left):
-            yield running.pop(event.flow.id).ended("failed", event.error)
+            yield running.pop(event.flow.id).outcome("failed", event.error)
         elif isinstance(event, Ended):
-            yield running.pop(event.flow.id).ended("stopped" if stop() else "done")
+            yield running.pop(event.flow.id).outcome("stopped" if stop() else "done")
     for one in running.values():  # the lane was asked to end before they began
-        yield one.ended("stopped" if stop() else "done")
+        yield one.outcome("stopped" if stop() else "done")
 
 
 def _each(
@@ -155,7 +155,7 @@ def _drain(
 ) -> None:
     running = _Running(flow)
     if stop():
-        put(running.ended("stopped"))
+        put(running.outcome("stopped"))
         return
     put(Began(flow))
     try:
@@ -163,9 +163,9 @@ def _drain(
             running.add(report)
             put(report)
     except BaseException as error:  # noqa: BLE001 (told to whoever asked for the run)
-        put(running.ended("failed", error))
+        put(running.outcome("failed", error))
     else:
-        put(running.ended("stopped" if stop() else "done"))
+        put(running.outcome("stopped" if stop() else "done"))
 
 
 class _Running:
@@ -181,7 +181,7 @@ class _Running:
         self._commits += not report.last
         self._reason = report.reason or self._reason
 
-    def ended(self, outcome: Ending, error: BaseException | None = None) -> Outcome:
+    def outcome(self, outcome: Ending, error: BaseException | None = None) -> Outcome:
         seconds = time.monotonic() - self._began
         reason = self._reason
         if self._commits and not (self._totals.rows or self._totals.rejected):

@@ -150,8 +150,8 @@ from dataflow_assets.contracts.slices import (
     Positions,
     Slice,
     Span,
-    divided,
-    folded,
+    divide,
+    fold_parts,
     lasting,
 )
 from dataflow_assets.contracts.source import (
@@ -258,9 +258,9 @@ __all__ = [
     "attempt_of",
     "checked_name",
     "digest",
-    "divided",
+    "divide",
     "element_of",
-    "folded",
+    "fold_parts",
     "kind_of",
     "lasting",
     "local_now",

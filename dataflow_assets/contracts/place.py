@@ -30,7 +30,7 @@ class Place:
             Text of at most some 150 to 250 characters, without `/`, control characters or letters
             beyond ASCII. Two places have the same key only if they are equal.
         """
-        text = ",".join(f"{_quoted(name)}={_quoted(value)}" for name, value in self.values.items())
+        text = ",".join(f"{_quote(name)}={_quote(value)}" for name, value in self.values.items())
         if len(text) > _LONGEST:
             text = f"{digest(text.encode())}...{text[-_KEPT:]}"
         return f"{text}*{self.row}" if self.row else text
@@ -56,5 +56,5 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quote(text, " :@+", errors="backslashreplace")

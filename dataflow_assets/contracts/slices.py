@@ -27,7 +27,7 @@ def lasting(positions: Positions) -> Positions:
     return {name: at for name, at in positions.items() if not name.startswith(PART)}
 
 
-def folded(positions: Positions, partition: str) -> Position | None:
+def fold_parts(positions: Positions, partition: str) -> Position | None:
     """Returns where finished parts have come to: each carries the position after its whole span.
 
     Called by `SourceSession.fold` of sources with one position.
@@ -114,7 +114,7 @@ class Cut:
         return tuple(replace(part, upto=upto, part=border) for border in borders)
 
 
-def divided(
+def divide(
     parts: Iterable[PartSlice], cut: Callable[[PartSlice], Sequence[PartSlice]]
 ) -> tuple[PartSlice, ...]:
     """Cuts the parts of an unfinished span that are not committed into smaller ones.

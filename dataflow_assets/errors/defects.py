@@ -59,7 +59,7 @@ def is_defect_of(name: str) -> bool:
     return isinstance(kind, type) and issubclass(kind, _KINDS) and not issubclass(kind, _OUTSIDE)
 
 
-def named(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """An error as a clause: its kind, its words, and the line of ours that it came through.
 
     Called in tasks, for the message that a person reads.

@@ -90,7 +90,7 @@ class AvroFormat(MessageFormat):
         except RejectedRecord as error:
             refused |= dict.fromkeys(rows.tolist(), error.reason)
             return
-        at, block, null = decoder.unwrapped(rows, values, refused)
+        at, block, null = decoder.unwrap(rows, values, refused)
         if len(null):
             yield Group(null, pa.array([b"null"] * len(null), pa.binary()))
         kept, parts = [], []

@@ -57,7 +57,7 @@ class Columns:
 
         `as_json`: fields that are to be JSON, where they can be so at once.
         """
-        root = schema.resolved(schema.root)
+        root = schema.resolve(schema.root)
         if not isinstance(root, dict) or root["type"] != "record":
             return None
         names = [one["name"] for one in root["fields"]]
@@ -81,7 +81,7 @@ class Columns:
 
 
 def _column(schema: AvroSchema, name: str, kind: Schema) -> Made:
-    found = schema.resolved(kind)
+    found = schema.resolve(kind)
     if isinstance(found, list):
         some = non_null(found)
         if len(some) == 1:

@@ -44,10 +44,8 @@ class Decoder:
         self._read = Reader(schema, as_columns=self._columns is not None)
         self._change = resolution(schema, found) if reader else None
 
-    def unwrapped(
-        self, at: Ints, block: Block, refused: dict[int, str]
-    ) -> tuple[Ints, Block, Ints]:
-        """Of a schema that is a record or null: the records, and the rows that are null.
+    def unwrap(self, at: Ints, block: Block, refused: dict[int, str]) -> tuple[Ints, Block, Ints]:
+        """Separates records from nulls, where the schema is a record or null.
 
         So Kafka Connect writes what may be null. `refused` gets the values that are neither.
         """
@@ -80,7 +78,7 @@ class Decoder:
             found = [self._change(one) for one in found]
         return self._texts(found) if self._columns is None else self._columns.build(found)
 
-    def explained(self, value: bytes, error: Exception) -> str:
+    def explain(self, value: bytes, error: Exception) -> str:
         """Why a value is refused, in words."""
         if not isinstance(error, RejectedRecord):
             error = self._read.own_error(value) or error
@@ -103,7 +101,7 @@ def decode_block(
             yield first, count, decoder(values[first : first + count])
         except UNFIT as error:
             if count == 1:
-                refused[int(at[first])] = decoder.explained(values[first], error)
+                refused[int(at[first])] = decoder.explain(values[first], error)
             else:
                 half = count // 2
                 waiting += [(first + half, count - half), (first, half)]

@@ -16,7 +16,7 @@ def default(schema: AvroSchema, kind: Schema, value: Any, choice: Choice) -> Any
 
     Called once for each field that has a default. Raises ValueError where it is none of the type.
     """
-    found = schema.resolved(kind)
+    found = schema.resolve(kind)
     if isinstance(found, list):
         return _of_union(schema, found, value, choice)
     name = found if isinstance(found, str) else found["type"]

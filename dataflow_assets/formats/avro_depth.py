@@ -34,7 +34,7 @@ class Depth:
                 self._skip(value, 0, 0)
 
     def _skipper(self, schema: Schema) -> Skip:
-        found = self._schema.resolved(schema)
+        found = self._schema.resolve(schema)
         kind = found if isinstance(found, str) else "union"
         if isinstance(found, dict):
             kind = found["type"]

@@ -61,7 +61,7 @@ class AvroEncoder:
 
     def _taker(self, schema: Schema, *, exact: bool = False) -> Take:
         """`exact`: only what reads back as the same value is taken."""
-        found = self._schema.resolved(schema)
+        found = self._schema.resolve(schema)
         if isinstance(found, list):
             return self._union(found, exact=exact)
         kind = found if isinstance(found, str) else found["type"]
@@ -96,9 +96,9 @@ class AvroEncoder:
     def _absent(self, field: Mapping[str, Any]) -> Any:
         if "default" in field:
             return field_default(self._schema, field, _choose)
-        found = self._schema.resolved(field["type"])
+        found = self._schema.resolve(field["type"])
         arms = found if isinstance(found, list) else [found]
-        return None if "null" in map(_name, map(self._schema.resolved, arms)) else MISSING
+        return None if "null" in map(_name, map(self._schema.resolve, arms)) else MISSING
 
     def _array(self, item: Take) -> Take:
         def take(value: Any) -> list[Any]:
@@ -117,7 +117,7 @@ class AvroEncoder:
         return take
 
     def _union(self, arms: list[Schema], *, exact: bool) -> Take:
-        some = [one for one in map(self._schema.resolved, arms) if _name(one) != "null"]
+        some = [one for one in map(self._schema.resolve, arms) if _name(one) != "null"]
         nullable = len(some) < len(arms)
         some.sort(key=_is_of_bytes)  # almost every text is base64 of something
         takes = [(_name(one), self._taker(one, exact=exact)) for one in some]

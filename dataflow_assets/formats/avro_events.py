@@ -67,6 +67,6 @@ def _fields(schema: AvroSchema, kind: Schema) -> Mapping[str, Schema]:
 
 
 def _only(schema: AvroSchema, kind: Schema) -> Schema:
-    found = schema.resolved(kind)
+    found = schema.resolve(kind)
     some = non_null(found) if isinstance(found, list) else [found]
-    return schema.resolved(some[0]) if len(some) == 1 else found
+    return schema.resolve(some[0]) if len(some) == 1 else found

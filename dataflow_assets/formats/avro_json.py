@@ -57,7 +57,7 @@ class Forms:
         """None where a value is what JSON has already."""
         if self._schema.is_plain(kind):
             return None
-        found = self._schema.resolved(kind)
+        found = self._schema.resolve(kind)
         if isinstance(found, list):
             return self._union(found)
         if isinstance(found, dict) and logical_type(found):

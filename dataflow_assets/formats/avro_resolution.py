@@ -51,7 +51,7 @@ class _Resolution:
         self._named: dict[tuple[str, str], Change] = {}
 
     def of(self, written: Schema, wanted: Schema, where: str) -> Change | None:
-        one, other = self._writer.resolved(written), self._reader.resolved(wanted)
+        one, other = self._writer.resolve(written), self._reader.resolve(wanted)
         if isinstance(one, list):
             return self._from_union(one, other, where)
         if isinstance(other, list):
@@ -109,7 +109,7 @@ class _Resolution:
         raise ValueError(f"{where}: the reader's union has no type for {_show(written)}")
 
     def _is_same(self, written: Schema, wanted: Schema) -> bool:
-        other = self._reader.resolved(wanted)
+        other = self._reader.resolve(wanted)
         return not isinstance(other, list) and (_kind(written), logical_type(written)) == (
             _kind(other),
             logical_type(other),

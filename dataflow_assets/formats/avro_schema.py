@@ -57,7 +57,7 @@ class AvroSchema:
             if isinstance(one, dict) and "name" in one and "type" in one:
                 self._names[one["name"]] = one
 
-    def resolved(self, schema: Schema) -> Schema:
+    def resolve(self, schema: Schema) -> Schema:
         """Returns what a name stands for; a nested `{"type": {...}}` as what is inside."""
         while True:
             if isinstance(schema, str) and schema not in PRIMITIVES:
@@ -82,8 +82,8 @@ class AvroSchema:
         found: set[str] = set()
         waiting = [self._names[name]]
         while waiting:
-            for one in _children(self.resolved(waiting.pop())):
-                inner = self.resolved(one)
+            for one in _children(self.resolve(waiting.pop())):
+                inner = self.resolve(one)
                 named = inner.get("name") if isinstance(inner, dict) else None
                 if named is None or named not in found:
                     waiting.append(inner)
@@ -93,7 +93,7 @@ class AvroSchema:
 
     def is_json(self, schema: Schema) -> bool:
         """Returns whether values of a type become JSON: no column has a type for them."""
-        found = self.resolved(schema)
+        found = self.resolve(schema)
         if isinstance(found, list):
             return len(non_null(found)) > 1 or any(map(self.is_json, non_null(found)))
         if not isinstance(found, dict):
@@ -104,7 +104,7 @@ class AvroSchema:
         """Returns whether values of a type are, as fastavro reads them, what JSON has."""
         waiting, seen = [schema], set[str]()
         while waiting:
-            found = self.resolved(waiting.pop())
+            found = self.resolve(waiting.pop())
             kind = found if isinstance(found, str) else "union"
             if isinstance(found, list) and len(non_null(found)) > 1:
                 return False  # the value says which type it is of
@@ -134,11 +134,11 @@ class AvroSchema:
 
     def optional_record(self) -> tuple[AvroSchema, int, int] | None:
         """Of a schema that is a record or null: that of the record, and the places of both."""
-        found = self.resolved(self.root)
+        found = self.resolve(self.root)
         if not isinstance(found, list) or len(found) != 2 or len(non_null(found)) != 1:
             return None
         place = 0 if is_null(found[1]) else 1
-        inner = self.resolved(found[place])
+        inner = self.resolve(found[place])
         if not isinstance(inner, dict) or inner["type"] != "record":
             return None
         alone = copy(self)
@@ -149,7 +149,7 @@ class AvroSchema:
 
     def _write(self, schema: Schema, done: set[str], arms: Iterator[int] | None) -> Schema:
         """`arms`: numbers for the types of unions; None: they stay as they are."""
-        found = self.resolved(schema)
+        found = self.resolve(schema)
         if isinstance(found, str):
             return found
         if isinstance(found, list):
@@ -177,7 +177,7 @@ class AvroSchema:
 
     def _items(self, schema: Schema, seen: set[str]) -> Iterator[Schema]:
         """The types of the items of every array."""
-        found = self.resolved(schema)
+        found = self.resolve(schema)
         if isinstance(found, dict) and "name" in found:
             if found["name"] in seen:
                 return
@@ -188,7 +188,7 @@ class AvroSchema:
             yield from self._items(one, seen)
 
     def _takes_no_bytes(self, schema: Schema) -> bool:
-        found = self.resolved(schema)
+        found = self.resolve(schema)
         if isinstance(found, str | list):
             return bool(found == "null")
         if found["type"] == "record":

@@ -37,7 +37,7 @@ class Vectors:
     @classmethod
     def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> Vectors | None:
         """None where a field is of a type that is not read here."""
-        root = schema.resolved(schema.root)
+        root = schema.resolve(schema.root)
         if not isinstance(root, dict) or root["type"] != "record" or not root["fields"]:
             return None
         made = []
@@ -61,7 +61,7 @@ class Vectors:
 def _column(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
     if schema.is_json(kind):  # also a record that goes on without end
         return None
-    found = schema.resolved(kind)
+    found = schema.resolve(kind)
     if isinstance(found, list):
         return _optional(schema, name, found)
     if isinstance(found, dict) and logical_type(found):
@@ -80,7 +80,7 @@ def _column(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
 
 
 def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column | None:
-    arms = [schema.resolved(one) for one in union]
+    arms = [schema.resolve(one) for one in union]
     filled = [at for at, one in enumerate(arms) if one not in ("null", {"type": "null"})]
     made = _column(schema, name, union[filled[0]]) if len(filled) == 1 else None
     if made is None or len(union) != 2:

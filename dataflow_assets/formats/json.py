@@ -159,7 +159,7 @@ class JsonDecoder:
         rejected: list[Rejection] = []
         for offset, key in zip(where, keys, strict=True):
             try:
-                rows.append(self._keys.deleted(key))
+                rows.append(self._keys.deleted_key(key))
                 offsets.append(offset)
             except RejectedRecord as error:
                 rejected.append(Rejection(offset, "decode", error.reason, None, key=key))

@@ -52,7 +52,7 @@ class Node:
             )
         return replace(self, schema=schema, around=(*self.around, own))
 
-    def resolved(self) -> Node:
+    def resolve(self) -> Node:
         """The schema that it refers to, or itself.
 
         An `allOf` of one schema, with nothing beside it that says what values are, is that schema.

@@ -45,7 +45,7 @@ class KeyDecoder:
         fields = map(json_times.as_text, self._fields)
         self._decode = decoder(fields, forbid_unknown=False, ignore_case=ignore_case)
 
-    def deleted(self, key: bytes | None) -> dict[str, Any]:
+    def deleted_key(self, key: bytes | None) -> dict[str, Any]:
         """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""
         if self._mode == "reject":
             raise RejectedRecord("decode", "null message; set tombstones: delete or skip to allow")

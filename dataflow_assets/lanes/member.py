@@ -17,7 +17,7 @@ from dataflow_assets.lanes.pace import PART, TURN_SECONDS, Pace
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned
-from dataflow_assets.micro_batch.tasks import CutOff, limited, within
+from dataflow_assets.micro_batch.tasks import CutOff, limit_jobs, within
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.host import Host, NotBegun, Pause
 from dataflow_assets.runs.request import Request
@@ -231,7 +231,7 @@ class Member(Host):
         self._ill = True
         self._put(Failing(self.flow, error, lasting))
 
-    def rested(self) -> None:
+    def note_recovery(self) -> None:
         """Said once of what it had met."""
         if self._ill:
             self._ill = False
@@ -264,7 +264,7 @@ class Member(Host):
     @contextmanager
     def _limited_session(self) -> Iterator[SparkSession]:
         spark, late = self._session(), within(ALONE_SECONDS)
-        with limited(spark, lambda: late() or self._overdue()):
+        with limit_jobs(spark, lambda: late() or self._overdue()):
             yield spark
 
     def _overdue(self) -> str:

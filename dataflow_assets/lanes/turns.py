@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets.errors import DataflowError, Locked, TransientError
 from dataflow_assets.lanes.member import Member
 from dataflow_assets.lanes.queued_pass import QueuedPass
-from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limited, within
+from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limit_jobs, within
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ class Turns(ABC):
                 member.answer(copy(error))
             return False
         try:
-            with limited(spark, within(JOB_SECONDS)):
+            with limit_jobs(spark, within(JOB_SECONDS)):
                 work(spark)
         except Exception as error:  # noqa: BLE001 - also a mistake of ours is theirs only
             _fail(members, error)

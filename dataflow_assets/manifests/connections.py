@@ -143,7 +143,7 @@ class Names:
                 message = f"is called {first.name} already, in {first.where}: leave one out"
                 self._findings.append(entry.finding(message))
 
-    def named(self, pairs: Sequence[Pair]) -> list[Pair]:
+    def with_names(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The flows with the names of their ends."""
         return [(self._with_names(flow), document) for flow, document in pairs]
 
@@ -151,7 +151,7 @@ class Names:
         """Returns what is wrong in these files; complete once every flow is named."""
         return [finding for finding in self._findings if finding.file in files]
 
-    def unused(self, files: Container[str]) -> Iterator[Finding]:
+    def unused_entries(self, files: Container[str]) -> Iterator[Finding]:
         """A note for every entry of these files that no manifest writes like this."""
         for spelling, entry in self._entries.items():
             if spelling not in self._used and entry.document.file in files:

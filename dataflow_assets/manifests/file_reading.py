@@ -42,14 +42,14 @@ def read_file(path: Path) -> FileReading:
     try:
         stat = path.stat()
         real = os.path.realpath(path)
-        return _parsed(str(path), real, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        return _parse(str(path), real, stat.st_mtime_ns, stat.st_size, stat.st_ino)
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
         return FileReading(findings=(Finding(str(path), 1, 1, "file", message),))
 
 
 @lru_cache(maxsize=4096)
-def _parsed(file: str, _real: str, _modified: int, size: int, _inode: int) -> FileReading:
+def _parse(file: str, _real: str, _modified: int, size: int, _inode: int) -> FileReading:
     try:
         return _read(file, size)
     except OSError:
@@ -60,38 +60,38 @@ def _parsed(file: str, _real: str, _modified: int, size: int, _inode: int) -> Fi
 
 def _read(file: str, size: int) -> FileReading:
     if not Path(file).is_file():
-        return _refused(file, "is not a regular file")
+        return _refusals(file, "is not a regular file")
     if size > MOST_BYTES:
-        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
+        return _refusals(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
     form = form_of(file)
     if form == ".properties":
         return _properties(file)
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        return _refused(file, "is not UTF-8 text")
+        return _refusals(file, "is not UTF-8 text")
     if form != ".yaml":
         return _of_language(Document(file, text, {(): Place(1, 1, 1, 1)}), form)
     if text.count(":") + text.count(",") > MOST_ENTRIES:
-        return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
+        return _refusals(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
     if not documents and not findings:
         return FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
     found = FileReading(findings=tuple(findings))
-    return _joined((found, *(_guarded(document) for document in documents)))
+    return _join((found, *(_guard(document) for document in documents)))
 
 
 def _properties(file: str) -> FileReading:
-    found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
+    found = properties.parse(properties.decode(Path(file).read_bytes()), file)
     whole = FileReading(findings=found.findings, hints=found.hints)
-    return _joined((whole, _of_language(found.document, ".properties")))
+    return _join((whole, _of_language(found.document, ".properties")))
 
 
-def _refused(file: str, message: str) -> FileReading:
+def _refusals(file: str, message: str) -> FileReading:
     return FileReading(findings=(Finding(file, 1, 1, "file", message),))
 
 
-def _joined(parts: Iterable[FileReading]) -> FileReading:
+def _join(parts: Iterable[FileReading]) -> FileReading:
     every = list(parts)
     return FileReading(
         **{
@@ -101,7 +101,7 @@ def _joined(parts: Iterable[FileReading]) -> FileReading:
     )
 
 
-def _guarded(document: Document) -> FileReading:
+def _guard(document: Document) -> FileReading:
     try:
         return _of_yaml(document)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other documents go on
@@ -113,7 +113,7 @@ def _of_yaml(document: Document) -> FileReading:
     if document.get("kind") in _LISTS:
         several = items(document)
         empty = () if several else (document.finding(("kind",), "has no items: nothing to read"),)
-        return _joined((FileReading(hints=empty), *map(_guarded, several)))
+        return _join((FileReading(hints=empty), *map(_guard, several)))
     if connections.reads(document):
         found, findings = connections.read(document)
         return FileReading(connections=(found,), findings=tuple(findings))
@@ -131,7 +131,7 @@ def _of_language(document: Document, form: str) -> FileReading:
     claims.sort(key=lambda claim: (claim[0].line, claim[0].column))
     if not claims:
         rest = [one for one in able if form in one.default_of]
-        return _joined([_of(one, document) for one in rest] or [_of_none(document, form)])
+        return _join([_of(one, document) for one in rest] or [_of_none(document, form)])
     (first, language), (last, other) = claims[0], claims[-1]
     if last != first:
         message = (
@@ -140,7 +140,7 @@ def _of_language(document: Document, form: str) -> FileReading:
         )
         finding = Finding(document.file, last.line, last.column, "SQL", message)
         return FileReading(findings=(finding,))
-    return _joined(_of(one, document) for _, one in claims)
+    return _join(_of(one, document) for _, one in claims)
 
 
 def _of(language: Language, document: Document) -> FileReading:

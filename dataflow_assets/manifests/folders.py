@@ -34,7 +34,7 @@ def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
     return list(files.values()), findings
 
 
-def unchecked(path: Path) -> list[str]:
+def why_unchecked(path: Path) -> list[str]:
     """Why a folder that was named holds nothing to check: most likely the path is wrong."""
     if not path.is_dir() or any(_walk(path)):
         return []

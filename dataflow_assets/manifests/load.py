@@ -48,7 +48,7 @@ class Loaded:
     """The files and folders that were to be read; a folder may not exist."""
 
     @property
-    def broken(self) -> Mapping[str, tuple[Finding, ...]]:
+    def broken_files(self) -> Mapping[str, tuple[Finding, ...]]:
         """The findings of each file that has any."""
         files = groupby(self.findings, key=lambda finding: finding.file)
         return {file: tuple(findings) for file, findings in files}
@@ -95,7 +95,9 @@ def _assemble(
     ]
     made = [(r.flow, r.document) for r in readings if r.flow is not None]
     odd = list(unexpected.each(made, unexpected.ask_names))
-    flows = names.named([one for one in made if one[1] not in [document for document, _ in odd]])
+    flows = names.with_names(
+        [one for one in made if one[1] not in [document for document, _ in odd]]
+    )
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
         *odd,
@@ -118,7 +120,12 @@ def _assemble(
     findings += [*(finding for _, finding in late), *_duplicates(read), *names.findings(own)]
     hints = [hint for file in read for hint in file.hints]
     hints += [hint for reading in readings for hint in reading.hints]
-    hints += [*absent(flows, documents), *absent_files(flows), *names.unused(own), *cycles(flows)]
+    hints += [
+        *absent(flows, documents),
+        *absent_files(flows),
+        *names.unused_entries(own),
+        *cycles(flows),
+    ]
     return Loaded(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),

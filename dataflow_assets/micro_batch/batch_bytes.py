@@ -27,7 +27,7 @@ def fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
     return batch.slice(0, rows), int(sizes[rows - 1])
 
 
-def joined(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def join(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """Neighbouring pieces as one batch, until it has so many bytes."""
     held: list[pa.RecordBatch] = []
     for piece in pieces:
@@ -39,7 +39,7 @@ def joined(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBat
         yield pa.concat_batches(held)
 
 
-def divided(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+def divide(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
     """The batch in pieces that have so many bytes at most, or one message."""
     while batch.nbytes > most and batch.num_rows > 1:
         piece, _ = fitting(batch, most)

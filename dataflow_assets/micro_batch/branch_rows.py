@@ -15,9 +15,9 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.micro_batch import new_columns, unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.originals import Messages, unstored
+from dataflow_assets.micro_batch.originals import Messages, sink_rejection
 from dataflow_assets.records.record import NOT_UTF8, NotJson, Record, encode, text
-from dataflow_assets.records.wrapped import unwrapped
+from dataflow_assets.records.wrapped import unwrap
 
 _NO_DELETES = (
     "a delete needs upsertMode: true with deleteMode or softDeleteColumn; to keep each change as "
@@ -62,13 +62,13 @@ class BranchRows:
 
     def _add(self, at: int, n: int, record: Record) -> None:
         if self._unwraps and self.shape is None:
-            record = Record(unwrapped(record.body), record.metadata)
+            record = Record(unwrap(record.body), record.metadata)
         body = record.body if self.shape is None else self.shape(record)
-        key = self._deleted(record, told=at in self.gone)
+        key = self._delete_key(record, told=at in self.gone)
         if key is None and isinstance(body, NotJson) and body.raw is None:
             if self.tombstones == "skip":
                 return
-            key = self._named(record)
+            key = self._tombstone_key(record)
         sent = None if key is not None else text(body)
         if key is not None:
             self.keys[len(self.at)] = key
@@ -78,7 +78,7 @@ class BranchRows:
         self.n.append(n)
         self.texts.append(sent)
 
-    def _deleted(self, record: Record, *, told: bool) -> bytes | None:
+    def _delete_key(self, record: Record, *, told: bool) -> bytes | None:
         """The key of a row to delete, as a JSON object: of the record, else `metadata.id`.
 
         A deletion that the source has `told` is never stored as a row, and `metadata.id` need not
@@ -105,7 +105,7 @@ class BranchRows:
             raise RejectedRecord("encode", _NO_KEY.format(missing))
         return encode(given) if names and len(given) == len(names) else None
 
-    def _named(self, record: Record) -> bytes | None:
+    def _tombstone_key(self, record: Record) -> bytes | None:
         """The key of a tombstone, where tombstones delete."""
         if self.tombstones == "delete" and self.shape and (found := self.shape.key(record)):
             return encode(found)
@@ -118,12 +118,14 @@ class BranchRows:
         """The rows in the sink's schema; offsets are the messages'."""
         lacking = unknown_values.lacking(sent.batch)[np.array(self.at, np.int64)]
         lacking[[*self.unknown]] = True
-        decoded = self._decoded(lacking)
+        decoded = self._decode(lacking)
         if decoded.rejected:
             bodies = [self.texts[one.offset] for one in decoded.rejected]
             new_columns.check(self.branch, sent.batch, bodies)
-        refused = [self._placed(one, offsets, sent) for one in decoded.rejected]
-        refused += [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
+        refused = [self._place(one, offsets, sent) for one in decoded.rejected]
+        refused += [
+            sink_rejection(int(offsets[at]), n, error, sent) for at, n, error in self.failed
+        ]
         rows = decoded.rows
         if self.unknown and self.branch.traits.replaces_whole_rows:
             ordinals = rows.column(OFFSET).to_pylist()
@@ -131,13 +133,13 @@ class BranchRows:
                 row: self.unknown[one] for row, one in enumerate(ordinals) if one in self.unknown
             }
             rows = unknown_values.with_reasons(rows, reasons)
-        rows = self._numbered(rows, offsets)
+        rows = self._with_offsets(rows, offsets)
         size = sum(len(body) for body in self.texts if body)
         rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
         notes = frozenset(self.shape.notes if self.shape else ())
         return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent, notes)
 
-    def _decoded(self, lacking: npt.NDArray[np.bool_]) -> Decoded:
+    def _decode(self, lacking: npt.NDArray[np.bool_]) -> Decoded:
         if not lacking.any():
             return self._some(np.arange(len(self.at)), whole=True)
         whole = self._some(np.flatnonzero(~lacking), whole=True)
@@ -154,14 +156,14 @@ class BranchRows:
         texts = pa.array([self.texts[row] for row in numbers.tolist()], pa.binary())
         return self.decoders(whole).decode(texts, pa.array(numbers, pa.int64()), keys)
 
-    def _placed(self, one: Rejection, offsets: Any, sent: Messages) -> Rejection:
+    def _place(self, one: Rejection, offsets: Any, sent: Messages) -> Rejection:
         """The rejection of a row with the place of its message, and the message."""
         offset = int(offsets[self.at[one.offset]])
         found = sent[offset]
         stage = "decode" if self.texts[one.offset] == found.body else "encode"
         return replace(one, offset=offset, stage=stage, n=self.n[one.offset]).of(found)
 
-    def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
+    def _with_offsets(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""
         ordinals = rows.column(OFFSET).to_numpy()
         places = offsets[np.array(self.at, np.int64)[ordinals]]

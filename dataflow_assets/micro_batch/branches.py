@@ -71,7 +71,7 @@ class PassBranch:
             return self._names.column(name)
         return name if name in self.ticket.schema.names else None
 
-    def named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def with_target_names(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Typed rows with the target's names for the columns that mean them."""
         return self._names.rename(rows) if self.traits.ignores_case else rows
 

@@ -16,8 +16,8 @@ from dataflow_assets.micro_batch.formatted import (
     refusing,
     without_refused,
 )
-from dataflow_assets.micro_batch.forward import forwarded
-from dataflow_assets.micro_batch.message_metadata import Rows, timed
+from dataflow_assets.micro_batch.forward import forward
+from dataflow_assets.micro_batch.message_metadata import Rows, with_time
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.wrapped import unwrapped_texts
@@ -43,7 +43,8 @@ class Decoding:
         sent = Messages(offsets, given, places=self._places)
         chunks = ((decode(given, sent), column) for decode, column in self._decodes)
         found = [
-            timed(chunk, batch, offsets, column) if column else chunk for chunk, column in chunks
+            with_time(chunk, batch, offsets, column) if column else chunk
+            for chunk, column in chunks
         ]
         if not refused:
             return found
@@ -54,15 +55,17 @@ class Decoding:
 def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> Decode:
     if branch.sink.takes == "messages":
         if form is None:
-            return lambda batch, sent: forwarded(batch, sent, tombstones)
+            return lambda batch, sent: forward(batch, sent, tombstones)
         return lambda batch, sent: forwarded_as_json(batch, sent, tombstones, form, branch.sink)
     decoder, unwraps = branch.decoder(tombstones), branch.unwraps
     if form is not None:
         return Formatted(form, branch, decoder)
-    return lambda batch, sent: _decoded(decoder, unwraps, batch, sent)
+    return lambda batch, sent: _decode_batch(decoder, unwraps, batch, sent)
 
 
-def _decoded(decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, sent: Messages) -> Chunk:
+def _decode_batch(
+    decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, sent: Messages
+) -> Chunk:
     bodies = batch.column("body")
     texts = unwrapped_texts(bodies) if unwraps else bodies
     keys = batch.column("key") if "key" in batch.schema.names else None

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import OffsetSlice, Slice
 from dataflow_assets.errors import DataflowError, Defect
-from dataflow_assets.errors.defects import is_defect, named
+from dataflow_assets.errors.defects import describe, is_defect
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _ADVICE = (
 
 
 @contextmanager
-def reported(flow: str, where: str) -> Iterator[None]:
+def report_defects(flow: str, where: str) -> Iterator[None]:
     """Defects inside as the error that names flow and place; every other error stays as it is."""
     try:
         yield
@@ -38,7 +38,7 @@ def reported(flow: str, where: str) -> Iterator[None]:
         log.exception("flow %s: %s", flow, where)
         if isinstance(error, _AtRecord):
             where, error = f"{where}, record {error.offset}", error.error
-        raise Defect(f"flow {flow}: {where}: {named(error)}. {_ADVICE}") from error
+        raise Defect(f"flow {flow}: {where}: {describe(error)}. {_ADVICE}") from error
 
 
 def place(source: str, piece: Slice) -> str:

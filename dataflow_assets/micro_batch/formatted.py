@@ -27,7 +27,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.forward import forwarded, keys_of, with_read_keys
+from dataflow_assets.micro_batch.forward import forward, keys_of, with_read_keys
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
 
@@ -102,13 +102,15 @@ def forwarded_as_json(
     Keys stay bytes, but those of null messages where the sink reads them.
     """
     as_json, undecoded = _with_bodies(batch, form)
-    chunk = forwarded(as_json, sent, tombstones)
+    chunk = forward(as_json, sent, tombstones)
     offsets = sent.offsets.to_pylist()
     refused = {offsets[row]: reason for row, reason in undecoded.items()}
     rows = _without(chunk.rows, refused) if refused else chunk.rows
     rows, nameless = with_read_keys(rows, keys_of(form, sink))
     refused |= nameless
-    rejected = [_undecoded(offset, reason, sent) for offset, reason in sorted(refused.items())]
+    rejected = [
+        _decode_rejection(offset, reason, sent) for offset, reason in sorted(refused.items())
+    ]
     return replace(chunk, rows=rows, rejected=rejected)
 
 
@@ -125,38 +127,38 @@ class Formatted:
     def __call__(self, batch: pa.RecordBatch, sent: Messages) -> Chunk:
         bodies = batch.column("body")
         found = self._form.columns(bodies, self._as_json)
-        parts = [self._decoded(group, bodies, sent) for group in found.groups]
+        parts = [self._decode(group, bodies, sent) for group in found.groups]
         if bodies.null_count or not parts:
             parts.append(self._nulls(batch.filter(bodies.is_null()), sent))
         offsets = sent.offsets
         rejected = [
-            _undecoded(offsets[row].as_py(), why, sent) for row, why in found.refused.items()
+            _decode_rejection(offsets[row].as_py(), why, sent) for row, why in found.refused.items()
         ]
         rejected += [one.of(sent[one.offset]) for part in parts for one in part.rejected]
         size = pc.sum(pc.binary_length(bodies)).as_py() or 0
         ordered = sorted(rejected, key=lambda one: one.offset)
         seen = offsets[-1].as_py() + 1
-        return Chunk(merged([one.rows for one in parts]), ordered, seen, size, sent)
+        return Chunk(merge([one.rows for one in parts]), ordered, seen, size, sent)
 
-    def _decoded(self, group: Group, bodies: pa.Array, sent: Messages) -> Decoded:
+    def _decode(self, group: Group, bodies: pa.Array, sent: Messages) -> Decoded:
         offsets = sent.offsets.take(pa.array(group.at))
         if isinstance(group.rows, pa.RecordBatch):
             if not (self._unwraps and is_wrapped(group.rows.schema)):
-                return self._conformed(group.rows.append_column(OFFSET, offsets))
+                return self._conform(group.rows.append_column(OFFSET, offsets))
             texts = self._form.texts(bodies.take(pa.array(group.at))).texts
         else:
             texts = group.rows
         return self._decoder.decode(unwrapped_texts(texts) if self._unwraps else texts, offsets)
 
-    def _conformed(self, rows: pa.RecordBatch) -> Decoded:
+    def _conform(self, rows: pa.RecordBatch) -> Decoded:
         offsets = rows.column(OFFSET)
         try:
-            found = conform(self._branch.named(rows), self._schema, self._unknown)
+            found = conform(self._branch.with_target_names(rows), self._schema, self._unknown)
         except PermanentError as error:  # of this schema; other messages may have another one
             refused = dict.fromkeys(range(rows.num_rows), str(error))
             none = self._decoder.decode(pa.array([], pa.binary()), pa.array([], pa.int64())).rows
-            return Decoded(none, list(_refused(refused, offsets)))
-        return Decoded(found.rows, list(_refused(found.refused, offsets)))
+            return Decoded(none, list(_rejections(refused, offsets)))
+        return Decoded(found.rows, list(_rejections(found.refused, offsets)))
 
     def _nulls(self, batch: pa.RecordBatch, sent: Messages) -> Decoded:
         offsets = sent.offsets.filter(sent.batch.column("body").is_null())
@@ -184,16 +186,16 @@ def is_wrapped(schema: pa.Schema) -> bool:
     return set(schema.names) == {VALUE, METADATA}
 
 
-def _refused(reasons: Mapping[int, str], offsets: pa.Array) -> Iterator[Rejection]:
+def _rejections(reasons: Mapping[int, str], offsets: pa.Array) -> Iterator[Rejection]:
     for row, reason in sorted(reasons.items()):
         yield Rejection(offsets[row].as_py(), "encode", reason, None)
 
 
-def _undecoded(offset: int, reason: str, sent: Messages) -> Rejection:
+def _decode_rejection(offset: int, reason: str, sent: Messages) -> Rejection:
     return Rejection(offset, "decode", reason, None).of(sent[offset])
 
 
-def merged(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def merge(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """All rows in the order of their offsets. Called inside tasks, for rows read in two ways."""
     if len(parts) == 1:
         return parts[0]

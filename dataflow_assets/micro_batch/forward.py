@@ -26,14 +26,14 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.originals import Messages, unstored
+from dataflow_assets.micro_batch.originals import Messages, sink_rejection
 from dataflow_assets.records.record import NotJson, Record, text
 
 _HEADERS = MESSAGES.field("headers").type
 Keys = Callable[[pa.Array], Texts]
 
 
-def forwarded(batch: pa.RecordBatch, sent: Messages, tombstones: str) -> Chunk:
+def forward(batch: pa.RecordBatch, sent: Messages, tombstones: str) -> Chunk:
     """The messages of a batch as they are; `tombstones` skip: without those of a null body."""
     offsets = sent.offsets
     size = pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0
@@ -143,10 +143,10 @@ class Forwarded:
             rows = unknown_values.with_reasons(rows, self.unknown)
         rows, unread = with_read_keys(rows, self.keys)
         nameless = [
-            unstored(offset, 0, RejectedRecord("decode", why), sent)
+            sink_rejection(offset, 0, RejectedRecord("decode", why), sent)
             for offset, why in unread.items()
         ]
-        refused = [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
+        refused = [sink_rejection(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
         rejected = sorted(
             [*self.rejected, *refused, *nameless], key=lambda one: (one.offset, one.n)
         )

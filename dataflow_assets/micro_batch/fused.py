@@ -38,24 +38,24 @@ from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
-from dataflow_assets.micro_batch.defects import blaming_record, place, reported
-from dataflow_assets.micro_batch.large_records import completed
+from dataflow_assets.micro_batch.defects import blaming_record, place, report_defects
+from dataflow_assets.micro_batch.large_records import with_large_values
 from dataflow_assets.micro_batch.message_metadata import (
     TIMESTAMP,
     Rows,
     as_messages,
-    numbered,
-    wanted,
+    metadata_to_read,
+    with_ordinals,
 )
 from dataflow_assets.micro_batch.parts import are_in_order, message_form, read_in_order
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.rejected_share import RejectedShare
-from dataflow_assets.micro_batch.results import Result, Told, encoded
+from dataflow_assets.micro_batch.results import Result, Told, encode
 from dataflow_assets.micro_batch.routed_rows import RoutedRows, are_routed
 from dataflow_assets.micro_batch.task_failures import Failure
 from dataflow_assets.micro_batch.tasks import spare_worker
 from dataflow_assets.micro_batch.transform import reader
-from dataflow_assets.micro_batch.typed_rows import typed
+from dataflow_assets.micro_batch.typed_rows import type_chunks
 
 log = logging.getLogger(__name__)
 
@@ -99,20 +99,22 @@ class Pass:
         return self.steps.reads if self.steps else frozenset()
 
     @property
-    def wanted(self) -> frozenset[str]:
+    def metadata_to_read(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
         reads = self._reads
         if self.source.traits.null_messages == "delete":
             reads |= {"key"}
         if any(branch.traits.record_time for branch in self.branches):
             reads |= {TIMESTAMP}
-        return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
+        return metadata_to_read(
+            self.source, reads | ({"key", "headers"} if self._forwards else frozenset())
+        )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         spare_worker()
         told = Told()
-        yield encoded(self._results(self._from_spark(batches, told), told))
+        yield encode(self._results(self._from_spark(batches, told), told))
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
         """The same for parts that the task reads itself, one after the other."""
@@ -124,7 +126,7 @@ class Pass:
         told = Told()
         piece = self.span.slices[index]
         chunks = self._until_cut(
-            piece, self._messages(index, self._bounded(index, batches, told)), told
+            piece, self._messages(index, self._bound(index, batches, told)), told
         )
         return self._results(iter([(piece, chunks)]), told)
 
@@ -132,7 +134,7 @@ class Pass:
         failpoints.arm(self.branches[0].ticket.failpoint)
         target = self.branches[0].ticket.target
         try:
-            with reported(target.flow, target.source):
+            with report_defects(target.flow, target.source):
                 results = [Result(receipt) for receipt in self._receipts(slices, told)]
         except DataflowError as error:
             return [Result(failure=Failure.of(error))]
@@ -143,55 +145,55 @@ class Pass:
             names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
             try:
-                writers += self._opened(piece)
-                with closing(chunks), self._named(piece):
+                writers += self._open(piece)
+                with closing(chunks), self._naming(piece):
                     for share in chunks:
                         self._write(piece, names, writers, share)
                         for name, chunk in zip(names, share, strict=True):
                             told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
-                yield from self._closed(piece, names, writers)
+                yield from self._close(piece, names, writers)
             finally:
                 _abort_all(writers)
 
-    def _named(self, piece: Slice) -> AbstractContextManager[None]:
+    def _naming(self, piece: Slice) -> AbstractContextManager[None]:
         """A mistake of ours inside names the slice."""
         target = self.branches[0].ticket.target
-        return reported(target.flow, place(target.source, piece))
+        return report_defects(target.flow, place(target.source, piece))
 
     def _write(
         self, piece: Slice, names: Sequence[str], writers: Sequence[Writer], share: Sequence[Chunk]
     ) -> None:
         for name, writer, chunk in zip(names, writers, share, strict=True):
-            with blamed(name), self._named(piece):
+            with blamed(name), self._naming(piece):
                 writer.write(chunk)
 
-    def _opened(self, piece: Slice) -> Iterator[Writer]:
+    def _open(self, piece: Slice) -> Iterator[Writer]:
         for branch in self.branches:
             with blamed(branch.ticket.target.branch):
                 yield branch.sink.writer(branch.ticket, piece)
 
-    def _closed(
+    def _close(
         self, piece: Slice, names: Sequence[str], writers: Sequence[Writer]
     ) -> Iterator[Receipt]:
         complete = not isinstance(piece, OffsetSlice)
         for name, writer in zip(names, writers, strict=True):
-            with blamed(name), self._named(piece):
+            with blamed(name), self._naming(piece):
                 receipt = writer.close(complete)
             yield receipt
 
     def _from_spark(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[Chunks]:
-        filled = completed(batches, self.source, self.span.slices)
+        filled = with_large_values(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]
-            bounded = self._bounded(index, chain([first], filled), told)
+            bounded = self._bound(index, chain([first], filled), told)
             yield piece, self._confirmed(self._messages(index, bounded))
             if piece.partition in told.cuts:
                 return  # what follows in this Spark partition lies behind the cut
 
     def _parts(self, indexes: Sequence[int]) -> Generator[Chunks, None, None]:
         pieces = [self.span.slices[index] for index in indexes]
-        each = read_in_order(self.source, pieces, self.wanted)
+        each = read_in_order(self.source, pieces, self.metadata_to_read)
         try:
             for piece, batches in zip(pieces, each, strict=True):
                 yield piece, self._confirmed(self._columns(piece, batches))
@@ -214,7 +216,7 @@ class Pass:
         if isinstance(self.source, ConfirmsTopics):
             self.source.confirm(self.branches[0].ticket.target.source_id)
 
-    def _bounded(
+    def _bound(
         self, index: int, batches: Iterable[pa.RecordBatch], told: Told
     ) -> Iterator[pa.RecordBatch]:
         piece = self.span.slices[index]
@@ -241,9 +243,9 @@ class Pass:
             if batch.column("_at")[-1].as_py() % len(slices) != index:
                 raise PermanentError("one Spark partition holds rows of two slices")
             offsets = rows.offsets(batch)
-            with self._named(slices[index]):
+            with self._naming(slices[index]):
                 found = blaming_record(batch, read, make, offsets)
-            chunks = unknown_values.told(found, self.branches, batch, offsets)
+            chunks = unknown_values.with_unknown(found, self.branches, batch, offsets)
             share.add(batch.num_rows, chunks)
             yield chunks
 
@@ -251,26 +253,28 @@ class Pass:
         index, slices = self.span.slices.index(piece), len(self.span.slices)
         try:
             if self.source.delivers == "entries":
-                yield from self._messages(index, numbered(batches, index, slices))
+                yield from self._messages(index, with_ordinals(batches, index, slices))
             elif self.steps and are_routed(self.steps, self.source, piece, self.branches):
-                yield from self._routed(piece, batches, self.steps)
+                yield from self._route(piece, batches, self.steps)
             elif self.steps is not None or self._forwards:
                 yield from self._messages(
                     index,
                     as_messages(map(partial(message_form, self.source), batches), index, slices),
                 )
             else:
-                yield from self._typed(piece, batches)
+                yield from self._type_rows(piece, batches)
         finally:
             # Left to the garbage collection, a connection would keep its transaction open.
             if isinstance(batches, Generator):
                 batches.close()
 
-    def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
+    def _type_rows(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
         places = Places(piece)
-        return self._rows(piece, batches, lambda seen, b: typed(b, self.branches, seen, places))
+        return self._rows(
+            piece, batches, lambda seen, b: type_chunks(b, self.branches, seen, places)
+        )
 
-    def _routed(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: Steps) -> Shares:
+    def _route(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: Steps) -> Shares:
         routed = RoutedRows(steps, self.source, piece, self.branches, Places(piece))
         return self._rows(piece, batches, lambda seen, b: routed(b, seen))
 
@@ -284,9 +288,9 @@ class Pass:
         for batch in batches:
             offsets = np.arange(seen, seen + batch.num_rows)
             make = partial(share, seen)
-            with self._named(piece):
+            with self._naming(piece):
                 found = blaming_record(batch, make, partial(partial, share, seen), offsets)
-            chunks = unknown_values.told(found, self.branches, batch, offsets)
+            chunks = unknown_values.with_unknown(found, self.branches, batch, offsets)
             seen += batch.num_rows
             counted.add(batch.num_rows, chunks)
             yield chunks

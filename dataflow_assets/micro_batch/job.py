@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
 from dataflow_assets.contracts.reading import SpanReader, SparkFrames
 from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.results import Result, encoded
+from dataflow_assets.micro_batch.results import Result, encode
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
 from dataflow_assets.micro_batch.tasks import JobDied, collect, span_reader, spare_worker
@@ -75,9 +75,9 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
         return _read_alone(spark, work, _one_each)
     session = planned.source
     assert isinstance(session, SparkFrames)  # noqa: S101 - messages are read in one of two ways
-    frame = session.frame(spark, work.span, work.wanted)
+    frame = session.frame(spark, work.span, work.metadata_to_read)
     try:
-        return _outcome(work, _decoded(collect(frame, work)))
+        return _outcome(work, _decode(collect(frame, work)))
     except JobDied as error:
         if not session.frame_failed(str(error)):
             raise
@@ -156,11 +156,11 @@ def read(
     """
     works = [reading.work for reading in asked]
     shares = [(n, share) for n, taken in enumerate(asked.values()) for share in taken]
-    tasks = (deal or _dealt)(shares)
+    tasks = (deal or _deal)(shares)
     if not tasks:
         return
     rows = spark.range(0, len(tasks), 1, len(tasks))
-    results = _decoded(collect(rows, _InTasks(tuple(works), tuple(tasks))))
+    results = _decode(collect(rows, _InTasks(tuple(works), tuple(tasks))))
     for n, reading in enumerate(asked):
         reading.add(result for result in results if result.of == n)
 
@@ -188,7 +188,7 @@ class _InTasks:
 
 
 def _of(n: int, results: Iterable[Result]) -> pa.RecordBatch:
-    return encoded(replace(result, of=n) for result in results)
+    return encode(replace(result, of=n) for result in results)
 
 
 def _one_each(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
@@ -200,14 +200,14 @@ def _all_in_one(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
     return [tuple(shares)] if shares else []
 
 
-def _dealt(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
+def _deal(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
     """Slices over a few tasks: each task costs as much as several small slices."""
     slices = sum(len(indexes) for _, indexes in shares)
     tasks = min(len(shares), max(_FEWEST_TASKS, -(-slices // _SLICES_OF_A_TASK)))
     return [tuple(shares[task::tasks]) for task in range(tasks)]
 
 
-def _decoded(outputs: Sequence[bytes]) -> list[Result]:
+def _decode(outputs: Sequence[bytes]) -> list[Result]:
     return [decode_msgpack(output, Result) for output in outputs]
 
 

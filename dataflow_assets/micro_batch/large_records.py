@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Slice, Source
 from dataflow_assets.contracts.reading import ReadsLargeRecords
-from dataflow_assets.micro_batch.batch_bytes import divided, joined
+from dataflow_assets.micro_batch.batch_bytes import divide, join
 
 DECODED_BYTES = 8 * 1024 * 1024  # of a batch; decoded, it takes several times as much
 
 
-def completed(
+def with_large_values(
     batches: Iterable[pa.RecordBatch], source: Source, slices: Sequence[Slice]
 ) -> Iterator[pa.RecordBatch]:
     """The records of a Spark partition in order, each with its values; no batch is empty.
@@ -28,12 +28,12 @@ def completed(
         large = np.flatnonzero(batch.column("_at").to_numpy() < 0)
         parts: Iterable[pa.RecordBatch] = [batch]
         if len(large):
-            parts = joined(_filled(batch, large.tolist(), source, slices), DECODED_BYTES)
+            parts = join(_fill(batch, large.tolist(), source, slices), DECODED_BYTES)
         for part in parts:
-            yield from divided(part, DECODED_BYTES)
+            yield from divide(part, DECODED_BYTES)
 
 
-def _filled(
+def _fill(
     batch: pa.RecordBatch, large: Sequence[int], source: Source, slices: Sequence[Slice]
 ) -> Iterator[pa.RecordBatch]:
     positions = [-1 - batch.column("_at")[row].as_py() for row in large]

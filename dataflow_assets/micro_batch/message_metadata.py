@@ -50,7 +50,7 @@ class Rows:
         bodies = batch.column("body").to_pylist()
         if "metadata" in batch.schema.names:
             known = batch.column("metadata").to_pylist()
-            return ((body, _kept(text)) for body, text in zip(bodies, known, strict=True))
+            return ((body, _entry_metadata(text)) for body, text in zip(bodies, known, strict=True))
         static = self.source.metadata(self.piece)
         columns = dict(self._columns(batch))
         if not columns:
@@ -89,7 +89,7 @@ def as_messages(
 ) -> Iterator[pa.RecordBatch]:
     """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
     filled = (batch for batch in batches if batch.num_rows)
-    return numbered(map(as_message, filled), index, slices)
+    return with_ordinals(map(as_message, filled), index, slices)
 
 
 def as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -108,7 +108,7 @@ def deletions(batch: pa.RecordBatch) -> frozenset[int]:
     return frozenset(np.flatnonzero(batch.column(OP).to_numpy() == DELETE).tolist())
 
 
-def numbered(
+def with_ordinals(
     batches: Iterable[pa.RecordBatch], index: int, slices: int
 ) -> Iterator[pa.RecordBatch]:
     """Messages of a part with their ordinals as offsets; entries have ordinals of their own."""
@@ -121,7 +121,7 @@ def numbered(
         yield batch.append_column("_at", pa.array(ordinals * slices + index, pa.int64()))
 
 
-def wanted(source: Source, reads: frozenset[str]) -> frozenset[str]:
+def metadata_to_read(source: Source, reads: frozenset[str]) -> frozenset[str]:
     """The columns to ask the source for."""
     return source.metadata_columns if EVERYTHING in reads else source.metadata_columns & reads
 
@@ -155,7 +155,7 @@ def _headers(column: pa.Array) -> list[dict[str, str]]:
     return [{one["key"]: _text(one["value"]) for one in row or ()} for row in column.to_pylist()]
 
 
-def _kept(text: bytes) -> Mapping[str, Any]:
+def _entry_metadata(text: bytes) -> Mapping[str, Any]:
     """The metadata of an entry, in which times are text."""
     metadata: dict[str, Any] = parse(text)
     if isinstance(time := metadata.get("timestamp"), str):
@@ -177,7 +177,7 @@ TIMESTAMP = "timestamp"
 """The column of a batch of messages, of all sources of messages."""
 
 
-def timed(chunk: Chunk, batch: pa.RecordBatch, offsets: pa.Array, name: str) -> Chunk:
+def with_time(chunk: Chunk, batch: pa.RecordBatch, offsets: pa.Array, name: str) -> Chunk:
     """The chunk with one more column: the time of the message that each row comes from.
 
     Called inside tasks for each batch of messages, for a sink with `record_time`.

@@ -37,12 +37,12 @@ class Messages(Mapping[int, Sent]):
             raise KeyError(offset)
         raw = self.batch.column("body")[index].as_py()
         place = self.places.of(self.batch, index, offset, raw)
-        headers, change = self._headers(index), row_changes.kept(self.batch, index)
+        headers, change = self._headers(index), row_changes.dump(self.batch, index)
         if self.rows is None:
             return Sent(raw, headers or None, place=place, change=change)
         named = self.batch if self.named is None else self.named
         ((_, metadata),) = self.rows.records(named.slice(index, 1))
-        metadata = {**placed(metadata, offset), **headers}
+        metadata = {**with_offset(metadata, offset), **headers}
         return Sent(raw, metadata, self.several.get(offset, 1), place, change)
 
     def _headers(self, index: int) -> Mapping[str, Any]:
@@ -66,11 +66,11 @@ def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
     return found.of(sent)
 
 
-def unstored(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
+def sink_rejection(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
     """A record that its branch could not take."""
     return replace(rejection(offset, error, sent[offset]), n=n)
 
 
-def placed(metadata: Mapping[str, Any], offset: int) -> Mapping[str, Any]:
+def with_offset(metadata: Mapping[str, Any], offset: int) -> Mapping[str, Any]:
     """With the offset, where nobody has read it; what is replayed has kept its own."""
     return {"offset": offset, **metadata}

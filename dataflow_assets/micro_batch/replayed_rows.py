@@ -17,7 +17,7 @@ class Again:
     rows: int | None
     """How many there were; None: an earlier version did not count them."""
 
-    def chosen(
+    def choose(
         self, found: Sequence[Record], routes: Collection[str | None]
     ) -> list[tuple[int, Record]]:
         """The records to put back of those that the message becomes now, with their indexes.

@@ -41,6 +41,6 @@ class Told:
         yield from (Result(cut=cut) for cut in self.cuts.items())
 
 
-def encoded(results: Iterable[Result]) -> pa.RecordBatch:
+def encode(results: Iterable[Result]) -> pa.RecordBatch:
     """Returns what a task gives back to Spark."""
     return pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)

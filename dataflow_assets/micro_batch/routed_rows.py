@@ -16,7 +16,7 @@ from dataflow_assets.contracts import EVERYTHING, Chunk, Note, Slice, Source
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats.rows import values
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
-from dataflow_assets.micro_batch.originals import placed
+from dataflow_assets.micro_batch.originals import with_offset
 from dataflow_assets.micro_batch.parts import message_form
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.typed_rows import (
@@ -65,7 +65,7 @@ class RoutedRows:
         metadata = self._metadata(message_form(self._source, batch))
         routes = [self._route(one) for one in metadata]
         rows = with_ordinals(batch, seen)
-        places = [placed(one, seen + row) for row, one in enumerate(metadata)]
+        places = [with_offset(one, seen + row) for row, one in enumerate(metadata)]
         sent = SentRows(rows, seen, self._places, places)
         return [self._chunk(rows, branch, routes, sent) for branch in self._branches]
 
@@ -86,10 +86,10 @@ class RoutedRows:
         if key not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            self._known[key] = self._asked(metadata)
+            self._known[key] = self._ask(metadata)
         return self._known[key]
 
-    def _asked(self, metadata: Mapping[str, Any]) -> Route:
+    def _ask(self, metadata: Mapping[str, Any]) -> Route:
         try:
             (found,) = self._chain(Record({}, metadata))
         except RejectedRecord as error:

@@ -32,8 +32,8 @@ class RowChange(msgspec.Struct, frozen=True, omit_defaults=True):
 _NOTHING = RowChange()
 
 
-def kept(batch: pa.RecordBatch, row: int) -> bytes | None:
-    """What the source knows of a row, as JSON; None where that is nothing beside the values.
+def dump(batch: pa.RecordBatch, row: int) -> bytes | None:
+    """Writes what the source knows of a row as JSON; None where it knows the values only.
 
     Called inside tasks, for each row that is rejected.
 
@@ -48,8 +48,8 @@ def kept(batch: pa.RecordBatch, row: int) -> bytes | None:
     return None if found == _NOTHING else msgspec.json.encode(found)
 
 
-def parsed(key: bytes | None) -> RowChange | None:
-    """What was kept in place of the key. Called by replays, once for each entry of a table's row.
+def parse(key: bytes | None) -> RowChange | None:
+    """Reads what was kept in place of the key. Called by replays, once for each entry.
 
     Args:
         key: of the entry; what an earlier version has kept there tells nothing.
@@ -61,7 +61,7 @@ def parsed(key: bytes | None) -> RowChange | None:
     return None if found == _NOTHING else found
 
 
-def told(batch: pa.RecordBatch, changes: Sequence[RowChange | None]) -> pa.RecordBatch:
+def with_changes(batch: pa.RecordBatch, changes: Sequence[RowChange | None]) -> pa.RecordBatch:
     """The batch with what its source knew of the rows, as the source has delivered it.
 
     Called inside the tasks of a replay, once for each batch of entries.

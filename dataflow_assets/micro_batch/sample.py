@@ -29,8 +29,13 @@ from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, objects, table_columns
 from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
-from dataflow_assets.micro_batch.large_records import completed
-from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
+from dataflow_assets.micro_batch.large_records import with_large_values
+from dataflow_assets.micro_batch.message_metadata import (
+    Rows,
+    as_messages,
+    metadata_to_read,
+    with_ordinals,
+)
 from dataflow_assets.micro_batch.parts import (
     are_in_order,
     message_form,
@@ -46,7 +51,7 @@ from dataflow_assets.micro_batch.tasks import (
     span_reader,
     spare_worker,
 )
-from dataflow_assets.micro_batch.transform import sampled
+from dataflow_assets.micro_batch.transform import sample_bodies
 from dataflow_assets.records.decoding import decode_msgpack
 from dataflow_assets.records.record import exact_json
 from dataflow_assets.records.wrapped import unwrapped_texts
@@ -89,16 +94,16 @@ class Sampler:
     """What the bodies of messages are written in; None: JSON."""
 
     @property
-    def wanted(self) -> frozenset[str]:
+    def metadata_to_read(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
-        return wanted(self.source, self.steps.reads if self.steps else frozenset())
+        return metadata_to_read(self.source, self.steps.reads if self.steps else frozenset())
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, or the error that ended it, as msgpack."""
         spare_worker()
-        yield pa.record_batch([[msgspec.msgpack.encode(self._told(batches))]], RESULT)
+        yield pa.record_batch([[msgspec.msgpack.encode(self._tell(batches))]], RESULT)
 
-    def _told(self, batches: Iterable[pa.RecordBatch]) -> _Told:
+    def _tell(self, batches: Iterable[pa.RecordBatch]) -> _Told:
         typed = self.source.delivers == "columns"
         try:
             found = self._of_parts(batches) if typed else self.sample(self._messages(batches))
@@ -125,8 +130,10 @@ class Sampler:
                 continue
             bodies = list(self._bodies(in_json(batch, form)[0]))
             records += len(bodies)
-            schemas.append(reduce(lambda s, g: _typed(s, bodies, g), groups, infer(bodies)))
-        return Sample(records, united(schemas))
+            schemas.append(
+                reduce(lambda s, g: _with_group_types(s, bodies, g), groups, infer(bodies))
+            )
+        return Sample(records, unite(schemas))
 
     def _of_group(self, group: Group) -> pa.Schema:
         if isinstance(group.rows, pa.RecordBatch):
@@ -140,7 +147,7 @@ class Sampler:
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages of a Spark partition, or of the slices that its rows name."""
         if self.source.delivers == "messages" and self.identity is None:
-            yield from completed(batches, self.source, self.span.slices)
+            yield from with_large_values(batches, self.source, self.span.slices)
             return
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         if self.source.delivers == "messages":
@@ -148,15 +155,17 @@ class Sampler:
             return
         for index in indexes:
             piece = self.span.slices[index]
-            yield from numbered(
-                part_reader(self.source).batches(piece, self.wanted), index, len(self.span.slices)
+            yield from with_ordinals(
+                part_reader(self.source).batches(piece, self.metadata_to_read),
+                index,
+                len(self.span.slices),
             )
 
     def read_together(self, indexes: Iterable[int]) -> Iterator[pa.RecordBatch]:
         """The messages of slices that are read by `messages_together`; empty ones are left out."""
         slices, identity = self.span.slices, self.identity or ""
         asked = [
-            Asked(self.source, identity, piece, self.wanted, index, len(slices))
+            Asked(self.source, identity, piece, self.metadata_to_read, index, len(slices))
             for index in indexes
             if isinstance(piece := slices[index], OffsetSlice) and not piece.empty
         ]
@@ -171,15 +180,17 @@ class Sampler:
             first = next(part_reader(self.source).batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
             return Sample(1, pa.schema(columns, {Note.TYPED: b"1"}))
-        with _ended(part_reader(self.source).batches(self.span.slices[0], self.wanted)) as rows:
+        with _closing(
+            part_reader(self.source).batches(self.span.slices[0], self.metadata_to_read)
+        ) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         pieces = [self.span.slices[index] for index in indexes]
-        with _ended(read_in_order(self.source, pieces, self.wanted)) as each:
+        with _closing(read_in_order(self.source, pieces, self.metadata_to_read)) as each:
             for index, given in zip(indexes, each, strict=True):
-                with _ended(given) as rows:
+                with _closing(given) as rows:
                     found = (one for one in self._of_rows(index, rows) if one.records)
                     if (first := next(found, None)) is not None:
                         return first
@@ -200,11 +211,11 @@ class Sampler:
         slices = self.span.slices
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
         rows = Rows(self.source, piece, len(slices), self.steps.reads)
-        return sampled(self.steps, rows, batch, self.sink, self.routes)
+        return sample_bodies(self.steps, rows, batch, self.sink, self.routes)
 
 
 @contextmanager
-def _ended(batches: Iterator[Given]) -> Iterator[Iterator[Given]]:
+def _closing(batches: Iterator[Given]) -> Iterator[Iterator[Given]]:
     """Left to the garbage collection, a reader would keep what only one of them can have."""
     try:
         yield batches
@@ -213,14 +224,14 @@ def _ended(batches: Iterator[Given]) -> Iterator[Iterator[Given]]:
             batches.close()
 
 
-def _typed(
+def _with_group_types(
     schema: pa.Schema, bodies: Sequence[bytes | dict[str, Any] | None], group: Group
 ) -> pa.Schema:
     is_record = isinstance(group.rows, pa.RecordBatch)
     return _with_types(schema, bodies, group.rows) if is_record else schema
 
 
-def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
+def unite(schemas: Iterable[pa.Schema]) -> pa.Schema:
     """The schema that fits all: a column keeps its very type where all have the same one."""
     fields: dict[str, pa.Field] = {}
     typed = True
@@ -228,11 +239,11 @@ def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
         typed = typed and Note.TYPED.marks(schema)
         for field in schema:
             known = fields.setdefault(field.name, field)
-            fields[field.name] = known if known.equals(field, True) else _united(known, field)
+            fields[field.name] = known if known.equals(field, True) else _unite(known, field)
     return pa.schema(fields.values(), {Note.TYPED: b"1"} if typed else None)
 
 
-def _united(one: pa.Field, other: pa.Field) -> pa.Field:
+def _unite(one: pa.Field, other: pa.Field) -> pa.Field:
     """A type of both; JSON where there is none."""
     plain = not any(Note.KIND.marks(field) for field in (one, other))
     try:
@@ -287,12 +298,12 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     elif typed and are_in_order(work.source, work.span, upserts=work.sink.traits.upserts):
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
-        read = frame(spark(), source, work.span, work.source, work.wanted)
+        read = frame(spark(), source, work.span, work.source, work.metadata_to_read)
     told = [decode_msgpack(output, _Told) for output in collect(read, work)]
     raise_gravest([one.failure for one in told if one.failure])
     samples = [Sample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told]
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), Sample(0, pa.schema([])))
-    joined = merge if work.format is None else united
+    joined = merge if work.format is None else unite
     return Sample(total, joined(one.schema for one in samples if one.records))

@@ -44,7 +44,7 @@ def read_together(
         groups.setdefault((type(source), shared), []).append((n, index))
     for group in groups.values():
         source = works[group[0][0]].source
-        asked = [_asked(works[n], index) for n, index in group]
+        asked = [_ask(works[n], index) for n, index in group]
         assert isinstance(source, ReadsMessages)  # noqa: S101 - its session has chosen
         for at, batches in source.messages_together(asked):
             yield *group[at], batches
@@ -55,8 +55,8 @@ def _failing(error: DataflowError) -> Iterator[pa.RecordBatch]:
     yield  # makes it an iterator, so that the error is of whoever reads
 
 
-def _asked(work: Pass, index: int) -> Asked:
+def _ask(work: Pass, index: int) -> Asked:
     piece = work.span.slices[index]
     assert isinstance(piece, OffsetSlice)  # noqa: S101 - messages have offsets
     identity = work.branches[0].ticket.target.source_id
-    return Asked(work.source, identity, piece, work.wanted, index, len(work.span.slices))
+    return Asked(work.source, identity, piece, work.metadata_to_read, index, len(work.span.slices))

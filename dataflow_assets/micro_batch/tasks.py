@@ -110,7 +110,7 @@ def within(seconds: float) -> Callable[[], str]:
 
 
 @contextmanager
-def limited(spark: SparkSession, over: Callable[[], str]) -> Iterator[None]:
+def limit_jobs(spark: SparkSession, over: Callable[[], str]) -> Iterator[None]:
     """Ends the jobs of this thread once `over` gives a reason; they raise CutOff with it then.
 
     Called in a lane around each job; `over` is asked every moment by another thread. The Python

@@ -33,12 +33,12 @@ from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.formatted import in_json, without_refused
 from dataflow_assets.micro_batch.forward import Forwarded, keys_of
 from dataflow_assets.micro_batch.message_metadata import Rows, deletions
-from dataflow_assets.micro_batch.originals import Messages, placed, rejection
+from dataflow_assets.micro_batch.originals import Messages, rejection, with_offset
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.replayed_rows import Again
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
-from dataflow_assets.records.wrapped import unwrapped
+from dataflow_assets.records.wrapped import unwrap
 
 
 def reader(
@@ -66,12 +66,12 @@ class Transforming:
         tombstones = rows.source.traits.null_messages
         self._steps, self._form = steps, form
         self._keys = bool(rows.reads & {"key", EVERYTHING})
-        self._chain = self._compiled()
+        self._chain = self._compile()
         self._branches = [_branch(branch, tombstones, form) for branch in branches]
         self._rows = rows
         self._places = Places(rows.piece)
 
-    def _compiled(self) -> Chain:
+    def _compile(self) -> Chain:
         return Chain(self._steps.transformations, self._steps.context)
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
@@ -89,16 +89,16 @@ class Transforming:
             pair = again[at] if again else None
             one = Again(*pair) if pair else None
             # What steps remember is of one micro-batch; entries are of many.
-            chain = self._chain if again is None else self._compiled()
+            chain = self._chain if again is None else self._compile()
             stage = SOURCE if at in refused_rows else "decode"
             try:
-                found = chain(Record(_parsed(raw, stage, unreadable.get(at)), metadata))
-                chosen = one.chosen(found, ways) if one else enumerate(found)
+                found = chain(Record(_parse(raw, stage, unreadable.get(at)), metadata))
+                chosen = one.choose(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
                 body = batch.column("body")[at].as_py()
                 place = self._places.of(batch, at, int(offsets[at]), body)
-                known = placed(metadata, int(offsets[at]))
-                change = row_changes.kept(batch, at)
+                known = with_offset(metadata, int(offsets[at]))
+                change = row_changes.dump(batch, at)
                 message = Sent(body, known, place=place, change=change)
                 refused = rejection(int(offsets[at]), error, message)
                 if one is None:
@@ -120,7 +120,7 @@ class Transforming:
         return [branch.chunk(offsets, sent) for branch in branches]
 
 
-def _parsed(raw: bytes | None, stage: str, unreadable: str | None) -> Any:
+def _parse(raw: bytes | None, stage: str, unreadable: str | None) -> Any:
     if unreadable is not None:
         raise RejectedRecord(stage, unreadable)
     return parse(raw)
@@ -137,7 +137,7 @@ def _branch(
     return lambda gone: BranchRows(branch, shape, decoders, tombstones, gone)
 
 
-def sampled(
+def sample_bodies(
     steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, routes: tuple[str | None, ...]
 ) -> Iterator[Any]:
     """The bodies that one branch gets, as JSON or as objects; None for what it must reject."""
@@ -151,5 +151,5 @@ def sampled(
             continue
         for record in found:
             if record.route in routes:
-                body = unwrapped(record.body) if unwraps else record.body
+                body = unwrap(record.body) if unwraps else record.body
                 yield text(body) if shape is None else shape(record)

@@ -16,10 +16,10 @@ from dataflow_assets.formats.rows import objects
 from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.places import Places, place_column
-from dataflow_assets.micro_batch.unfit_rows import joined, parted
+from dataflow_assets.micro_batch.unfit_rows import join, part
 
 
-def typed(
+def type_chunks(
     batch: pa.RecordBatch, branches: Sequence[PassBranch], seen: int, places: Places
 ) -> list[Chunk]:
     """Each branch's chunk of a batch whose first row has the ordinal `seen` in its part."""
@@ -36,11 +36,13 @@ def with_ordinals(batch: pa.RecordBatch, seen: int) -> pa.RecordBatch:
 
 def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
     """Returns those rows of a batch that a branch gets, in the columns of its sink."""
-    rows, others = parted(rows)
+    rows, others = part(rows)
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
     with blamed(branch.ticket.target.branch):
-        conformed = conform(branch.named(rows), branch.ticket.schema, branch.unknown_fields)
+        conformed = conform(
+            branch.with_target_names(rows), branch.ticket.schema, branch.unknown_fields
+        )
     refused = [
         (rows.column(OFFSET)[row].as_py(), reason)
         for row, reason in sorted(conformed.refused.items())
@@ -49,7 +51,7 @@ def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
         Rejection(ordinal, "encode", reason, None).of(sent[ordinal]) for ordinal, reason in refused
     ]
     chunk = Chunk(conformed.rows, rejected, sent.end, size, sent)
-    return chunk if others is None else joined(chunk, others, branch, sent, sent.places)
+    return chunk if others is None else join(chunk, others, branch, sent, sent.places)
 
 
 def nothing_of(branch: PassBranch, sent: SentRows) -> Chunk:
@@ -79,7 +81,7 @@ class SentRows(Mapping[int, Sent]):
         body = objects(self.rows.slice(row, 1))[0]
         metadata = None if self.metadata is None else self.metadata[row]
         place = self.places.of(self.rows, row, ordinal, body)
-        return Sent(body, metadata, place=place, change=row_changes.kept(self.rows, row))
+        return Sent(body, metadata, place=place, change=row_changes.dump(self.rows, row))
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.end))

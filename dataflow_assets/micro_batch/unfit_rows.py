@@ -17,7 +17,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import unfit, unfit_values
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.formatted import merged
+from dataflow_assets.micro_batch.formatted import merge
 from dataflow_assets.micro_batch.message_metadata import as_message, deletions
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
@@ -28,7 +28,7 @@ _SHOWN = 60  # letters of a value
 _KINDS = "an array of other dimensions than declared, or a time beyond the year 294246"
 
 
-def parted(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+def part(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
     """Rows whose values fit, and the others; None: there are none. Called for each batch."""
     texts = unfit(rows)
     if texts is None:
@@ -36,7 +36,7 @@ def parted(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]
     return rows.filter(texts.is_null()), rows.filter(texts.is_valid())
 
 
-def joined(
+def join(
     chunk: Chunk, rows: pa.RecordBatch, branch: PassBranch, sent: Mapping[int, Sent], places: Places
 ) -> Chunk:
     """The chunk with more rows, which the branch reads as JSON.
@@ -72,7 +72,7 @@ def joined(
     ]
     return replace(
         chunk,
-        rows=merged([chunk.rows, read.rows]),
+        rows=merge([chunk.rows, read.rows]),
         rejected=sorted([*chunk.rejected, *refused], key=lambda one: one.offset),
         size=chunk.size + read.size,
     )
@@ -81,12 +81,12 @@ def joined(
 def _reasons(rows: pa.RecordBatch) -> dict[int, str]:
     ordinals = rows.column(OFFSET).to_pylist()
     return {
-        ordinals[row]: f"{', '.join(map(_shown, values.items()))}: {_KINDS}"
+        ordinals[row]: f"{', '.join(map(_show, values.items()))}: {_KINDS}"
         for row, values in unfit_values(rows).items()
     }
 
 
-def _shown(item: tuple[str, bytes]) -> str:
+def _show(item: tuple[str, bytes]) -> str:
     name, text = item[0], bytes(item[1]).decode()
     cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return f"column {name} of the source holds {cut}"

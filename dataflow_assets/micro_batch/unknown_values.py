@@ -21,7 +21,7 @@ _UNAVAILABLE = (
 )
 
 
-def told(
+def with_unknown(
     chunks: Sequence[Chunk],
     branches: Sequence[PassBranch],
     batch: pa.RecordBatch,

@@ -46,7 +46,7 @@ def metadata(key: str) -> Value:
     return value
 
 
-def interpolated(text: str, now: str) -> Value:
+def value_of(text: str, now: str) -> Value:
     """The text of each record; one placeholder of the body alone is its value, or MISSING.
 
     Raises ValueError for a placeholder that does not exist.

@@ -26,7 +26,7 @@ def is_wrapped(body: Any) -> bool:
     return isinstance(body.get(METADATA, 0), dict | None)
 
 
-def unwrapped(body: Any) -> Any:
+def unwrap(body: Any) -> Any:
     """The object inside a wrapped body; any other body as it is."""
     return body[VALUE] if is_wrapped(body) and isinstance(body[VALUE], dict) else body
 

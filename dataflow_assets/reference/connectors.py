@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Source
-from dataflow_assets.languages.common.pages import block, escaped, nested, table
+from dataflow_assets.languages.common.pages import block, escape, nested_blocks, table
 from dataflow_assets.reference.json_schema import EDITOR_LINE
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -50,7 +50,7 @@ def _end(role: str, cls: type[Connector]) -> str:
     options = [f"### `spec.{role}.config`", *table(cls), ""]
     inner = [
         block(f"#### `{path}`", spec, f"In the {role}. ", refused)
-        for path, spec, refused in nested(cls, "", "")
+        for path, spec, refused in nested_blocks(cls, "", "")
     ]
     return "\n".join([head, *options, *inner, *_metadata(cls), _example(role, cls.type)])
 
@@ -60,7 +60,7 @@ def _metadata(cls: type[Connector]) -> Iterator[str]:
         return
     yield "### Metadata\n\n| Key | Holds |\n|---|---|"
     for key, holds in cls.metadata_keys.items():
-        yield f"| `{key}` | {escaped(holds)} |"
+        yield f"| `{key}` | {escape(holds)} |"
     yield ""
 
 

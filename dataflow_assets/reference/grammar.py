@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from dataflow_assets.languages.common.pages import escaped
+from dataflow_assets.languages.common.pages import escape
 from dataflow_assets.records.conditions import condition
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.modifiers import SUPPORTED
@@ -51,7 +51,7 @@ _CONDITIONS = (
 
 def paths() -> str:
     """Returns what a path may say, and what it finds in one body."""
-    rows = [f"| `{escaped(path)}` | {escaped(says)} | {_find(path)} |" for path, says in _PATHS]
+    rows = [f"| `{escape(path)}` | {escape(says)} | {_find(path)} |" for path, says in _PATHS]
     head = f"The dialect of gjson and sjson. What each finds in `{_BODY}`:"
     table = ["| Path | Meaning | Finds |", "|---|---|---|", *rows]
     return "\n".join(["## Paths", "", head, "", *table, _WRITING])
@@ -67,7 +67,7 @@ def conditions() -> str:
     about = inspect.cleandoc(condition.__doc__ or "").partition("\n\n")[2]
     record = Record(parse(_BODY.encode()), {"topic": "orders"})
     held = [(text, Condition.parse(text).compile()(record)) for text in _CONDITIONS]
-    rows = [f"| `{escaped(text)}` | {'holds' if holds else 'does not'} |" for text, holds in held]
+    rows = [f"| `{escape(text)}` | {'holds' if holds else 'does not'} |" for text, holds in held]
     marked = "`<`, `<=`, `>`, `>=`, `in` and `=~` are *additions*."
     head = "For the body above, from the topic `orders`:"
     table = ["| Condition | |", "|---|---|", *rows, ""]

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dataflow_assets import registry
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.common.pages import block, escaped, nested
+from dataflow_assets.languages.common.pages import block, escape, nested_blocks
 from dataflow_assets.languages.dataflow import model
 from dataflow_assets.records.record import Record, encode, parse, text
 from dataflow_assets.records.step import Context, Example, Step
@@ -55,7 +55,7 @@ def _addition(step: type[Step]) -> str:
 def _step(step: type[Step]) -> str:
     inner = [
         block(f"#### `{path}`", spec, f"In `{step.type}`. ", refused)
-        for path, spec, refused in nested(step, "", "")
+        for path, spec, refused in nested_blocks(step, "", "")
     ]
     parts = [block(f"### `{step.type}`", step, _addition(step)), *inner, *_examples(step)]
     return "\n".join(parts)
@@ -66,7 +66,7 @@ def _examples(step: type[Step]) -> Iterator[str]:
     for one in step.examples:
         given = _with(_body(one.given), one.metadata)
         cells = (one.about, _code(_yaml(one.config)), given, _result(step, one))
-        yield "| " + " | ".join(map(escaped, cells)) + " |"
+        yield "| " + " | ".join(map(escape, cells)) + " |"
     yield ""
 
 

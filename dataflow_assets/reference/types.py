@@ -8,7 +8,7 @@ from dataflow_assets import registry
 from dataflow_assets.contracts import Kind, MakesColumns, Source, TypeRow
 from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.formats import avro_columns
-from dataflow_assets.languages.common.pages import escaped
+from dataflow_assets.languages.common.pages import escape
 
 _TOP = """# Types
 
@@ -74,33 +74,37 @@ def tables() -> dict[str, type[MakesColumns]]:
 
 
 def _interchange() -> str:
-    rows = [[one.travels, *_stored(one)] for one in INTERCHANGE]
+    rows = [[one.travels, *_stored_types(one)] for one in INTERCHANGE]
     return _table("## Columns, and what a table made for them has", ["Type", *tables()], rows)
 
 
 def _source(source: type[Source]) -> str:
     assert issubclass(source, ListsTypes)  # noqa: S101 - as `render` has chosen
-    rows = [[one.system, one.travels, *_stored(one, source), one.note] for one in source.types()]
+    rows = [
+        [one.system, one.travels, *_stored_types(one, source), one.note] for one in source.types()
+    ]
     columns = [source.type, "travels as", *(f"in {name}" for name in tables()), ""]
     return _table(f"## From `{source.type}`", columns, rows)
 
 
 def _avro() -> str:
-    rows = [[one.system, one.travels, *_stored(one), one.note] for one in avro_columns.types()]
+    rows = [
+        [one.system, one.travels, *_stored_types(one), one.note] for one in avro_columns.types()
+    ]
     columns = ["Avro", "travels as", *(f"in {name}" for name in tables()), ""]
     return _table("## From Avro messages", columns, rows)
 
 
-def _stored(row: TypeRow, source: type[Source] | None = None) -> list[str]:
+def _stored_types(row: TypeRow, source: type[Source] | None = None) -> list[str]:
     own = source and source.type
-    return [_made(sink, row.column, own=name == own) for name, sink in tables().items()]
+    return [_type_in(sink, row.column, own=name == own) for name, sink in tables().items()]
 
 
-def _made(sink: type[MakesColumns], column: pa.Field, *, own: bool) -> str:
+def _type_in(sink: type[MakesColumns], column: pa.Field, *, own: bool) -> str:
     return "the same" if own and sink.keeps_type(column) else sink.stored_type(column)
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> str:
     head = [title, "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    cells = ([escaped(text).replace("<", "&lt;") for text in row] for row in rows)
+    cells = ([escape(text).replace("<", "&lt;") for text in row] for row in rows)
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in cells), ""])

@@ -17,7 +17,7 @@ from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Outcome, Planned
 from dataflow_assets.runs import new_columns
-from dataflow_assets.runs.begin import begun
+from dataflow_assets.runs.begin import begin
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
@@ -101,7 +101,7 @@ class Attempt:
         return {opened.branch.id for opened in self._open_branches}
 
     @property
-    def _suspended(self) -> list[SuspendedBranch]:
+    def _returning_branches(self) -> list[SuspendedBranch]:
         """Branches that the next attempt may open as well."""
         return self._progress.returning(self._taking_part)
 
@@ -111,7 +111,7 @@ class Attempt:
     def _next(self, until: Positions | None) -> tuple[Turn, Span]:
         for turn in self._turns():
             bound = nearer(turn.until, until, self._source.lags)
-            with turn.blamed(self._open_branches):
+            with turn.blame(self._open_branches):
                 span = self._source.plan(turn.after, self._limit, bound)
             if not span.empty:
                 break
@@ -141,11 +141,11 @@ class Attempt:
         if self._returning(wait=drained):
             return ""
         if until is not None:
-            return self._drained(until) if drained and not self._makes_room() else ""
+            return self._end_of_drain(until) if drained and not self._makes_room() else ""
         if span.empty:
             self._progress.rested(self._taking_part)
             if self._complete:
-                self._host.rested()
+                self._host.note_recovery()
         if not span.full:
             self._pause()
         return ""
@@ -161,19 +161,19 @@ class Attempt:
 
     def _rest(self) -> bool:
         source, session = self._flow.source, self._source
-        backs = [branch.back - time.monotonic() for branch in self._suspended]
+        backs = [branch.back - time.monotonic() for branch in self._returning_branches]
         due = [] if self._acknowledge_in is None else [self._acknowledge_in]
         most = min([*backs, *due], default=None)
         return self._host.pause(
-            Pause(source, session, self._lowest(), source.traits.poll_seconds, most, self._asked)
+            Pause(source, session, self._lowest(), source.traits.poll_seconds, most, self._is_over)
         )
 
-    def _asked(self) -> bool:
+    def _is_over(self) -> bool:
         return self._progress.over or bool(self._request.stop())
 
     def _returning(self, *, wait: bool) -> bool:
         """True while there is nothing to do but to wait for a branch that was suspended."""
-        returning = self._suspended
+        returning = self._returning_branches
         if wait and returning:
             soonest = min(branch.back for branch in returning) - time.monotonic()
             time.sleep(min(max(0.0, soonest), 1.0))  # the run may be asked to end meanwhile
@@ -191,7 +191,7 @@ class Attempt:
     def _holds(self) -> bool:
         return isinstance(self._source, HoldsLog) and self._source.holds
 
-    def _drained(self, until: Positions) -> str:
+    def _end_of_drain(self, until: Positions) -> str:
         places = [opened.positions for opened in self._open_branches]
         check_reached(self._flow, self._source, until, places)
         return f"read up to {self._request.until or 'the newest record at start'}"
@@ -220,13 +220,13 @@ class Attempt:
                 span = self._source.prepare(span, spark)
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
-        span, ready = begun(span, ready, self._source, self._limit)
+        span, ready = begin(span, ready, self._source, self._limit)
         failpoints.reach("drain.begun")
         done = self._read(span, ready) if ready else Outcome(span, {})
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for opened in ready:
-            yield self._finished(opened, done.span, done.receipts[opened.branch.stored_id], seconds)
+            yield self._finish(opened, done.span, done.receipts[opened.branch.stored_id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
         self._acknowledge_when_due()
@@ -253,7 +253,7 @@ class Attempt:
         with self._host.beside() as spark:
             return self._creating.has_table(opened, span, spark)
 
-    def _finished(
+    def _finish(
         self, opened: OpenBranch, span: Span, receipts: Sequence[Receipt], seconds: float
     ) -> Report:
         place = {piece.partition: index for index, piece in enumerate(span.slices)}

@@ -13,10 +13,10 @@ from dataflow_assets.runs.branch_turns import OpenBranch
 log = logging.getLogger(__name__)
 
 
-def begun(
+def begin(
     span: Span, ready: Sequence[OpenBranch], source: SourceSession, limit: Limit
 ) -> tuple[Span, Sequence[OpenBranch]]:
-    """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
+    """Decides what is read now, and by whom: a branch with an unfinished span goes alone.
 
     Called by the loop on the driver, once for each micro-batch. The parts of an unfinished span may
     be larger than the limits are by now: what failed for its size is read in smaller parts.
@@ -55,14 +55,14 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, lim
         if begun:
             with blamed(opened.branch.id):
                 raise
-        return _abandoned(opened, str(error))
+        return _abandon(opened, str(error))
     if left and not begun and not any(cut(part) for part in left):
-        return _abandoned(opened, f"what {left[0].partition} and the others read is gone")
+        return _abandon(opened, f"what {left[0].partition} and the others read is gone")
     with blamed(opened.branch.id):
         return opened.session.divide(span, cut)
 
 
-def _abandoned(opened: OpenBranch, why: str) -> Span:
+def _abandon(opened: OpenBranch, why: str) -> Span:
     log.warning("%s; nothing of it is stored, and it is planned again", why)
     with blamed(opened.branch.id):
         opened.session.abandon()

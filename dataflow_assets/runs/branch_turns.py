@@ -42,8 +42,8 @@ class Turn:
     """True: others stand elsewhere and wait."""
 
     @contextmanager
-    def blamed(self, branches: Sequence[OpenBranch]) -> Iterator[None]:
-        """Where only some of these branches cannot go on from their position, the others can."""
+    def blame(self, branches: Sequence[OpenBranch]) -> Iterator[None]:
+        """Names a branch in the error where only some of them cannot go on from their position."""
         try:
             yield
         except PermanentError as error:

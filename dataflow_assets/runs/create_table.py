@@ -56,7 +56,7 @@ class Creating:
             if not found.records and first.upto != span.upto:
                 found = self._sample(opened, span, spark)
             if found.records or not self._flow.by_record:
-                opened.session.create(narrowed(found.schema))
+                opened.session.create(narrow(found.schema))
                 return True
             log.warning(
                 "flow %s: all records so far were filtered, so %s is not created yet; "
@@ -85,7 +85,7 @@ def make_ahead(opened: OpenBranch) -> None:
             opened.session.create(pa.schema([]))
 
 
-def narrowed(schema: pa.Schema) -> pa.Schema:
+def narrow(schema: pa.Schema) -> pa.Schema:
     """With decimals where a table declares how many digits its numbers have."""
     return pa.schema(map(_as_decimal, schema), schema.metadata)
 

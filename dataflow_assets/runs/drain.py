@@ -53,15 +53,15 @@ def drain(
     while True:
         opened = None
         try:
-            opened = flow.resolved()
+            opened = flow.resolve()
             with ExitStack() as stack:
                 for report in Attempt(opened, host, request, progress, stack).reports():
-                    progress.made(report)
+                    progress.note_commit(report)
                     yield report
         except Reopen:
             continue
         except DataflowError as error:
-            if opened is None or not _replaced(flow, opened, error):
+            if opened is None or not _was_replaced(flow, opened, error):
                 _meet(flow, host, request, progress, error)
         else:
             progress.raise_stopped()
@@ -69,8 +69,8 @@ def drain(
             return
 
 
-def _replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
-    """Whether a Secret, or a file of certificates, is another one than when the attempt began.
+def _was_replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
+    """Returns whether a Secret or a certificate is another one than when the attempt began.
 
     Then the error that has ended the attempt is not final: the old value may have been refused. An
     attempt that follows a transient error reads all Secrets again in any case.
@@ -78,7 +78,7 @@ def _replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
     forget()
     if not isinstance(error, PermanentError) or isinstance(error, TakenOver | Stopped):
         return False
-    found = outcome(flow.resolved)
+    found = outcome(flow.resolve)
     if isinstance(found, DataflowError) or found == opened:
         return False
     other = "a Secret has another value" if found.files == opened.files else "a certificate is new"
@@ -91,7 +91,7 @@ def _meet(
 ) -> None:
     """Returns when another attempt may succeed; else raises."""
     if isinstance(error, Lost):
-        for branch in flow.resolved().branches:
+        for branch in flow.resolve().branches:
             check_still_ours(flow, branch, progress, request)
     if isinstance(error, Stopped):
         progress.stop_at(error)

@@ -91,7 +91,7 @@ class Host(ABC):
         """
 
     @abstractmethod
-    def rested(self) -> None:
+    def note_recovery(self) -> None:
         """Every branch is open and has read all there is: what the run had met is over."""
 
 
@@ -117,7 +117,7 @@ class Alone(Host):
 
     def failing(self, error: DataflowError, *, lasting: bool) -> None: ...
 
-    def rested(self) -> None: ...
+    def note_recovery(self) -> None: ...
 
     def pause(self, pause: Pause) -> bool:
         wake = time.monotonic() + max(IDLE_SECONDS, pause.seconds)

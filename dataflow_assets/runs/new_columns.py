@@ -12,7 +12,7 @@ from dataflow_assets.contracts import AddsColumns, Kind, Note, SinkSession, kind
 from dataflow_assets.errors import NewColumns, PermanentError, blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
-from dataflow_assets.runs.create_table import narrowed
+from dataflow_assets.runs.create_table import narrow
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
     opened = next((one for one in branches if one.branch.id == error.branch), None)
     if opened is None or not error.columns:
         raise error
-    columns = narrowed(pa.ipc.read_schema(pa.py_buffer(error.columns)))
+    columns = narrow(pa.ipc.read_schema(pa.py_buffer(error.columns)))
     session = opened.session
     with blamed(opened.branch.id):
         if flow.source.traits.new_columns != "add" or not isinstance(session, AddsColumns):

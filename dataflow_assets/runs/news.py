@@ -10,7 +10,7 @@ from functools import partial
 
 from dataflow_assets.contracts import Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, outcome
-from dataflow_assets.runs.questions import SILENCE, Group, Question, grouped
+from dataflow_assets.runs.questions import SILENCE, Group, Question, group_ends
 from dataflow_assets.runs.together import ends_together
 
 PATIENCE = 1.0  # seconds in which servers usually answer
@@ -120,11 +120,11 @@ class Looks:
     def _ask(self, sources: Mapping[str, OpenSource]) -> list[_Look]:
         """A question for each server that has none to answer yet."""
         due = {flow: one for flow, one in sources.items() if self._is_due(flow, one)}
-        groups = grouped((flow, one.source) for flow, one in due.items())
+        groups = group_ends((flow, one.source) for flow, one in due.items())
         new = groups.keys() - self._under_way.keys()
         for group in new:
             asked = {flow: due[flow] for flow in groups[group]}
-            question = Question(groups[group], partial(_asked, asked))
+            question = Question(groups[group], partial(_ask_ends, asked))
             self._under_way[group] = _Look(asked, question)
         return [self._under_way[group] for group in new]
 
@@ -144,15 +144,15 @@ class Looks:
         del self._under_way[group]
 
 
-def _asked(sources: Mapping[str, OpenSource]) -> dict[str, Answer]:
+def _ask_ends(sources: Mapping[str, OpenSource]) -> dict[str, Answer]:
     """In the question's own thread: some sessions ask their server to compare two positions."""
     sessions = [one.session for one in sources.values()]
     answers = zip(sources.items(), ends_together(sessions), strict=True)
     return {
-        flow: ends if isinstance(ends, DataflowError) else outcome(partial(_found, one, ends))
+        flow: ends if isinstance(ends, DataflowError) else outcome(partial(_find, one, ends))
         for (flow, one), ends in answers
     }
 
 
-def _found(one: OpenSource, ends: Positions) -> Found:
+def _find(one: OpenSource, ends: Positions) -> Found:
     return Found(ends, tuple(a is None or news(one.session, a, ends) for a in one.after))

@@ -54,14 +54,14 @@ def open_branches(
             if isinstance(session, NotesEnd):
                 stack.push(partial(_end, session, progress))
             _check(flow, branch, session)
-        progress.opened(branch, session.checkpoint)
+        progress.note_open(branch, session.checkpoint)
         opened.append(OpenBranch(branch, session))
     for one in opened:
         if (start := progress.start(one.branch)).reload:
             check_opened(flow, one.branch, source, one.session, start)
     for one in opened:
         settle(flow, one.branch, source, one.session, progress.start(one.branch))
-        progress.settled(one.branch)
+        progress.settle(one.branch)
         make_ahead(one)
     return opened
 

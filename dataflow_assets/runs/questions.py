@@ -28,16 +28,16 @@ SILENCE = 30.0  # seconds without an answer; usually the clients themselves give
 KNOCK = 5.0  # seconds in which a server that is up answers a first question about one end
 
 
-def grouped(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:
+def group_ends(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:
     """The ends that are asked together, by what they share."""
     found = defaultdict[Group, dict[Key, End]](dict)
     for key, end in ends:
-        found[type(end), _shared(end)][key] = end
+        found[type(end), _group_of(end)][key] = end
     return found
 
 
-def _shared(end: Source | Sink) -> Hashable:
-    """What it shares; one that cannot tell, as where a certificate is gone, is asked by itself.
+def _group_of(end: Source | Sink) -> Hashable:
+    """Returns what it shares; one that cannot tell, its certificate gone, is asked by itself.
 
     Then its error is its own, and a session that is open goes on. Raised here, it would be that of
     everybody who is looked at: of a whole lane.
@@ -95,7 +95,7 @@ class Question(Generic[Key, Answer]):
         except DataflowError as error:
             found = dict.fromkeys(self._ends, error)
         except Exception as error:  # noqa: BLE001 (becomes the answer, of these ends alone)
-            found = {key: _unexpected(end, error) for key, end in self._ends.items()}
+            found = {key: _unexpected_error(end, error) for key, end in self._ends.items()}
         self.answer.set_result(found)
 
 
@@ -108,14 +108,14 @@ def _silent(end: Source | Sink, silence: float) -> TransientError:
     )
 
 
-def _unexpected(end: Source | Sink, error: Exception) -> TransientError:
+def _unexpected_error(end: Source | Sink, error: Exception) -> TransientError:
     found = TransientError(f"{end.address()}: unexpected {type(error).__name__}: {error}")
     found.__cause__ = error
     return found
 
 
-def answered(ask: Callable[[], Answer], silence: float) -> Answer:
-    """What `ask` returns, or raises; TransientError where it takes longer than so many seconds."""
+def ask_within(ask: Callable[[], Answer], silence: float) -> Answer:
+    """Returns what `ask` returns; TransientError where it takes longer than so many seconds."""
     answer = Future[Answer]()
 
     def run() -> None:

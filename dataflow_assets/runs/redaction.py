@@ -36,8 +36,8 @@ def _values(flow: Flow) -> Iterator[str]:
     shown = {flow.name, flow.namespace, *flow.source_address.parts}
     shown.update(part for branch in flow.branches for part in branch.address.parts)
     documents = (value for keys in flow.secrets.documents.values() for value in keys.values())
-    ends = (*_ends(flow), *_ends(_resolved(flow)))
-    direct = (value for end in ends for value in _declared(end))
+    ends = (*_ends(flow), *_ends(_resolve(flow)))
+    direct = (value for end in ends for value in _declared_secrets(end))
     # A message may show a value that was replaced since.
     known = (*resolved_values(), *(secret.get_secret_value() for secret in (*documents, *direct)))
     # Where a value is used without the line break at its end, a message shows it so.
@@ -56,7 +56,7 @@ def _parts(value: str) -> Iterator[str]:
             yield from (text for key, text in texts if is_secret(key) and isinstance(text, str))
 
 
-def _resolved(flow: Flow) -> Flow:
+def _resolve(flow: Flow) -> Flow:
     """With the values of its Secrets, as far as they are there.
 
     Each line of a log comes by here, with a lock held: the Kubernetes API is not asked, which may
@@ -75,14 +75,14 @@ def _ends(flow: Flow) -> tuple[Spec, ...]:
     return (flow.source, *(branch.sink for branch in flow.branches), *([errors] if errors else []))
 
 
-def _declared(spec: Spec) -> Iterator[SecretStr]:
+def _declared_secrets(spec: Spec) -> Iterator[SecretStr]:
     for name in type(spec).model_fields:
         value = getattr(spec, name)
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, SecretStr):
                 yield one
             elif isinstance(one, Spec):
-                yield from _declared(one)
+                yield from _declared_secrets(one)
 
 
 def _hide(match: re.Match[str]) -> str:

@@ -120,7 +120,7 @@ def replay(
             f"flow {flow.id} keeps state, which a replay cannot change: send the records to "
             f"{flow.source_address} again, and delete their entries"
         )
-    flow = flow.resolved()
+    flow = flow.resolve()
     stores = _stores(flow)
     first = _of_branches(flow, Waiting.look(flow, stores, since).entries)
     if not first:
@@ -202,7 +202,7 @@ def _put(
     done: dict[str, Totals] = {}
     for branch in branches:
         theirs = (entry for entry in entries if is_for(branch.branch, entry))
-        if mine := [one for one in theirs if not waiting.superseded(one, branch.branch)]:
+        if mine := [one for one in theirs if not waiting.is_superseded(one, branch.branch)]:
             done[branch.branch.id] = branch.put(mine, waiting, noted)
     return Replayed(len(entries), done)
 
@@ -232,7 +232,7 @@ class _Putting:
         return sink.checkpoint.totals - before
 
     def _pass(self, span: Span, session: EntrySession, waiting: Waiting) -> None:
-        named = (waiting.named(names_of(piece)) for piece in span.slices)
+        named = (waiting.entries_of(names_of(piece)) for piece in span.slices)
         entries = tuple(entry for found in named for entry in found)
         tombstones = self._flow.source.traits.null_messages
         source = EntrySource(

@@ -37,7 +37,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
-from dataflow_assets.micro_batch.row_changes import RowChange, parsed, told
+from dataflow_assets.micro_batch.row_changes import RowChange, parse, with_changes
 from dataflow_assets.records.record import encode
 
 REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
@@ -87,12 +87,14 @@ class EntrySource(MessageSource, ReadsParts):
             return
         changes = [self.change(entry) for _, entry in found]
         rows = [_row(entry, at, one) for (at, entry), one in zip(found, changes, strict=True)]
-        batch = _refused(pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in found])
-        yield told(batch, changes) if any(changes) else batch
+        batch = _with_refusals(
+            pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in found]
+        )
+        yield with_changes(batch, changes) if any(changes) else batch
 
     def change(self, entry: Entry) -> RowChange | None:
         """Returns what the source of a table's row knew of it beside the values; None: nothing."""
-        return parsed(entry.key) if self.of_rows else None
+        return parse(entry.key) if self.of_rows else None
 
 
 def _row(entry: Entry, ordinal: int, change: RowChange | None) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _row(entry: Entry, ordinal: int, change: RowChange | None) -> dict[str, Any]
     }
 
 
-def _refused(batch: pa.RecordBatch, entries: Sequence[Entry]) -> pa.RecordBatch:
+def _with_refusals(batch: pa.RecordBatch, entries: Sequence[Entry]) -> pa.RecordBatch:
     why = [_LEFT if entry.stage == SOURCE else None for entry in entries]
     if not any(why):
         return batch

@@ -41,20 +41,20 @@ class Waiting:
     @cached_property
     def entries(self) -> list[Entry]:
         """Returns those to put back: of each message only what its latest reading has left."""
-        return [one for one in self._known if not self._is_over(one)]
+        return [one for one in self._entries if not self._is_over(one)]
 
     @cached_property
     def tokens(self) -> frozenset[str] | None:
         """Of all that wait; None where there are more than were looked at."""
-        return frozenset(one.token for one in self._known) if self.whole else None
+        return frozenset(one.token for one in self._entries) if self.whole else None
 
-    def named(self, names: Sequence[EntryName]) -> list[Entry]:
+    def entries_of(self, names: Sequence[EntryName]) -> list[Entry]:
         """Returns those of these names that still wait: somebody may have deleted the others."""
         wanted = frozenset(names)
         found = [one for one in self.entries if one.name in wanted]
         if len(found) < len(wanted) and not self.whole:
             stores = (store for store, _ in self.found)
-            return Waiting.look(self.flow, stores, None, _EVERYTHING).named(names)
+            return Waiting.look(self.flow, stores, None, _EVERYTHING).entries_of(names)
         return found
 
     def note(self, entries: Sequence[Entry]) -> None:
@@ -65,11 +65,11 @@ class Waiting:
 
     def drop_superseded(self) -> None:
         """Notes those whose records a rewound flow has rejected once more: these wait instead."""
-        if old := [one for one in self._known if self._is_over(one)]:
+        if old := [one for one in self._entries if self._is_over(one)]:
             log.info("flow %s: %d entries are superseded by later ones", self.flow.id, len(old))
             self.note(old)
 
-    def superseded(self, entry: Entry, branch: Branch) -> bool:
+    def is_superseded(self, entry: Entry, branch: Branch) -> bool:
         """Returns whether the branch has rejected this message in a later reading as well."""
         latest = max(self._latest.get((entry.message, of), 0) for of in (branch.stored_id, None))
         return entry.reading < latest
@@ -77,19 +77,19 @@ class Waiting:
     def _is_over(self, entry: Entry) -> bool:
         """Superseded in each branch that it is for: of others nobody knows."""
         branches = [branch for branch in self.flow.branches if is_for(branch, entry)]
-        return bool(branches) and all(self.superseded(entry, branch) for branch in branches)
+        return bool(branches) and all(self.is_superseded(entry, branch) for branch in branches)
 
     @cached_property
     def _latest(self) -> dict[tuple[str, str | None], int]:
         latest: dict[tuple[str, str | None], int] = {}
-        for one in self._known:
+        for one in self._entries:
             branch = None if one.stage in WHOLE else one.branch.removesuffix(REPLAY)
             key = one.message, branch
             latest[key] = max(one.reading, latest.get(key, 0))
         return latest
 
     @cached_property
-    def _known(self) -> list[Entry]:
+    def _entries(self) -> list[Entry]:
         """Each once: branches may share a store."""
         by_id = {name: one for _, found in self.found for name, one in found.items()}
         return list(by_id.values())

@@ -56,7 +56,7 @@ class Reporting:
         delta = checkpoint.totals - self._progress.reported[branch.id]
         self._progress.reported[branch.id] = checkpoint.totals
         self._progress.totals += delta
-        lag = _moved(self._lag(branch, checkpoint.positions), checkpoint.positions)
+        lag = _move(self._lag(branch, checkpoint.positions), checkpoint.positions)
         return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
 
     def _lag(self, branch: Branch, positions: Positions) -> Lag:
@@ -73,7 +73,7 @@ def _row_count(session: SinkSession) -> int | None:
     return session.row_count() if isinstance(session, CountsRows) else None
 
 
-def _moved(lag: Lag, positions: Positions) -> Lag:
+def _move(lag: Lag, positions: Positions) -> Lag:
     """The lag with its records counted again from positions that have moved since."""
     ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
     if not ends:

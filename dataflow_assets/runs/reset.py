@@ -17,7 +17,7 @@ def reset(flow: Flow, run: Run) -> list[Branch]:
 
     Each under an epoch of its own.
     """
-    resolved = flow.resolved()
+    resolved = flow.resolve()
     for branch in resolved.branches:
         _forget(branch, resolved.target(branch), run)
         again = replay_target(resolved, branch)
@@ -39,7 +39,7 @@ def load_again(flow: Flow, run: Run, tables: tuple[str, ...], *, confirmed: bool
         PermanentError: the source has no such table, a branch is appended to and nobody has
             confirmed, or a load of a branch is not finished.
     """
-    resolved, start = flow.resolved(), Start(reload=tables, confirmed=confirmed)
+    resolved, start = flow.resolve(), Start(reload=tables, confirmed=confirmed)
     with ExitStack() as stack:
         source = stack.enter_context(closing(resolved.source.open(flow.id)))
         for branch in resolved.branches:

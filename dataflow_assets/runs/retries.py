@@ -71,17 +71,17 @@ class Progress:
         """Where the branch begins: as requested the first time, then from its checkpoint."""
         return Start(resumed=True) if branch.id in self._settled else self._request.start
 
-    def opened(self, branch: Branch, checkpoint: Checkpoint) -> None:
+    def note_open(self, branch: Branch, checkpoint: Checkpoint) -> None:
         """The branch takes part in this attempt."""
         self.reported.setdefault(branch.id, checkpoint.totals)
         self.epochs[branch.id] = checkpoint.epoch
         if branch.id in self._suspended:
             self._suspended[branch.id].opened = True
 
-    def settled(self, branch: Branch) -> None:
+    def settle(self, branch: Branch) -> None:
         self._settled.add(branch.id)
 
-    def made(self, report: Report) -> None:
+    def note_commit(self, report: Report) -> None:
         """A branch has committed: patience starts over."""
         self.rested((report.branch.id,))
 
@@ -178,7 +178,9 @@ class Progress:
         first = found[0][1]
         kind = PermanentError if first.for_good else TransientError
         others = "The other branches went on; each" if len(found) < len(flow.branches) else "Each"
-        error = kind(f"flow {flow.id}: {_told(found)}. {others} continues from its own checkpoint")
+        error = kind(
+            f"flow {flow.id}: {_describe(found)}. {others} continues from its own checkpoint"
+        )
         error.suspended = tuple(self._suspended)
         raise error from first.error
 
@@ -187,7 +189,7 @@ class Progress:
         before = [one for one in sorted(self._suspended.items()) if one[1].for_good]
         if not before or isinstance(error, TakenOver):
             return error
-        found = PermanentError(f"{error}. Before that, {_told(before)}")
+        found = PermanentError(f"{error}. Before that, {_describe(before)}")
         found.branch, found.suspended = error.branch, tuple(name for name, _ in before)
         found.__cause__ = error
         return found
@@ -223,5 +225,5 @@ class Progress:
             time.sleep(min(left, STEP_SECONDS))
 
 
-def _told(suspended: Iterable[tuple[str, SuspendedBranch]]) -> str:
+def _describe(suspended: Iterable[tuple[str, SuspendedBranch]]) -> str:
     return "; ".join(f"{name} was suspended: {branch.error}" for name, branch in suspended)

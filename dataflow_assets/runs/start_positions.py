@@ -278,7 +278,7 @@ def _rewind(
         )
     empty, before = start.table == "truncate", session.checkpoint.positions
     stay = start.at == "earliest" and not empty
-    chosen = _rewound(source, _chosen(flow, source, start), before, stay=stay)
+    chosen = _rewound(source, _choose(flow, source, start), before, stay=stay)
     session.restart(chosen, source.identity, empty=empty)
 
 
@@ -290,7 +290,7 @@ def _rewound(
     return chosen
 
 
-def _chosen(flow: Flow, source: SourceSession, start: Start) -> Positions:
+def _choose(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "offsets":
         return _offsets(flow, source.seek("earliest"), start)
     if start.at == "timestamp":

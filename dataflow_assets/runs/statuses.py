@@ -20,7 +20,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.questions import SILENCE, End, Question, grouped, peek_all
+from dataflow_assets.runs.questions import SILENCE, End, Question, group_ends, peek_all
 from dataflow_assets.runs.together import lags_together, open_together
 
 Key = tuple[str, str]
@@ -71,34 +71,34 @@ def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
     Servers are asked side by side. One that is silent for so long is an error of its own flows; one
     that does not even answer what is asked about a single end, sooner.
     """
-    resolved = {flow.id: outcome(partial(_resolved, flow)) for flow in flows}
+    resolved = {flow.id: outcome(partial(_resolve, flow)) for flow in flows}
     asked = [one for one in resolved.values() if isinstance(one, Flow)]
     targets = {(f.id, branch.id): f.target(branch) for f in asked for branch in f.branches}
-    sinks = grouped(((f.id, branch.id), branch.sink) for f in asked for branch in f.branches)
-    sources = grouped(((f.id, branch.id), f.source) for f in asked for branch in f.branches)
+    sinks = group_ends(((f.id, branch.id), branch.sink) for f in asked for branch in f.branches)
+    sources = group_ends(((f.id, branch.id), f.source) for f in asked for branch in f.branches)
     peeks = [
-        Question(ends, partial(_peeked, ends, targets), partial(_peeked, _one(ends), targets))
+        Question(ends, partial(_peek, ends, targets), partial(_peek, _one(ends), targets))
         for ends in sinks.values()
     ]
-    peeked = partial(_merged, peeks, silence)
+    peeked = partial(_merge, peeks, silence)
     looks = [
-        Question(ends, partial(_lags, ends, peeked), partial(_opened, _one(ends)))
+        Question(ends, partial(_lags, ends, peeked), partial(_open, _one(ends)))
         for ends in sources.values()
     ]
     # A look begins with the checkpoints, for which it may have waited as long.
-    lags, stored = _merged(looks, 2 * silence), peeked()
+    lags, stored = _merge(looks, 2 * silence), peeked()
     return [_answer(flow, resolved[flow.id], stored, lags) for flow in flows]
 
 
-def _resolved(flow: Flow) -> Flow:
+def _resolve(flow: Flow) -> Flow:
     """With its secrets in place: it must be known by them which servers are to be asked."""
-    found = flow.resolved()
+    found = flow.resolve()
     for end in (found.source, *(branch.sink for branch in found.branches)):
         hash(end.shared)
     return found
 
 
-def _merged(
+def _merge(
     questions: Sequence[Question[Key, Value]], silence: float
 ) -> dict[Key, Value | DataflowError]:
     return {key: one for asked in questions for key, one in asked.answers(silence).items()}
@@ -108,24 +108,24 @@ def _one(ends: Mapping[Key, End]) -> Mapping[Key, End]:
     return dict([next(iter(ends.items()))])
 
 
-def _peeked(
+def _peek(
     sinks: Mapping[Key, Sink], targets: Mapping[Key, Target]
 ) -> dict[Key, Checkpoint | DataflowError | None]:
     """The checkpoints of branches whose sinks are asked together."""
     asked = [(sink, targets[key]) for key, sink in sinks.items()]
     found = peek_all(asked)
     return {
-        key: outcome(partial(_inherited, *ends)) if one is None else one
+        key: outcome(partial(_inherited_checkpoint, *ends)) if one is None else one
         for key, ends, one in zip(sinks, asked, found, strict=True)
     }
 
 
-def _inherited(sink: Sink, target: Target) -> Checkpoint | None:
+def _inherited_checkpoint(sink: Sink, target: Target) -> Checkpoint | None:
     positions = sink.inheritance(target) if isinstance(sink, ShowsInheritance) else None
     return Checkpoint(epoch=0, positions=positions) if positions else None
 
 
-def _opened(sources: Mapping[Key, Source]) -> None:
+def _open(sources: Mapping[Key, Source]) -> None:
     by_flow = {flow: source for (flow, _), source in sources.items()}
     for session in open_together(by_flow).values():
         if isinstance(session, SourceSession):
@@ -140,14 +140,14 @@ def _lags(
     sessions = [one for one in opened.values() if isinstance(one, SourceSession)]
     try:
         stored = peeked()
-        found = _compared({key: opened[key[0]] for key in sources}, stored)
+        found = _compare({key: opened[key[0]] for key in sources}, stored)
     finally:
         for session in sessions:
             session.close()
     return found
 
 
-def _compared(
+def _compare(
     sessions: Mapping[Key, SourceSession | DataflowError], stored: Mapping[Key, Stored]
 ) -> dict[Key, Lag | DataflowError]:
     found: dict[Key, Lag | DataflowError] = {}

@@ -38,7 +38,7 @@ def adopt_file(flow: Flow, run: Run, text: str) -> list[Branch]:
         PermanentError: the text is none of these.
     """
     document = checkpoint(text, flow.source.type)
-    resolved = flow.resolved()
+    resolved = flow.resolve()
     with closing(resolved.source.open(flow.id)) as source:
         if not isinstance(source, AdoptsCheckpoints):
             raise PermanentError("this source takes over no checkpoint of the DataFlow Operator")
@@ -64,7 +64,7 @@ def adopt_stored(flow: Flow, run: Run) -> list[Branch]:
     Raises:
         PermanentError: no other program can have filled these tables; or as `first` says.
     """
-    resolved = flow.resolved()
+    resolved = flow.resolve()
     with closing(resolved.source.open(flow.id)) as source:
         for branch in resolved.branches:
             with closing(branch.sink.open(resolved.target(branch), run)) as session:
@@ -79,9 +79,9 @@ def adopt_stored(flow: Flow, run: Run) -> list[Branch]:
 
 def checkpoint(text: str, source: str) -> Mapping[str, Any]:
     """The object of one source type in the Operator's checkpoint."""
-    found = _loaded(text, YAML(typ="safe", pure=True).load)
+    found = _load(text, YAML(typ="safe", pure=True).load)
     if isinstance(found.get("data"), dict) and _KEY in found["data"]:
-        found = _loaded(found["data"][_KEY], json.loads)
+        found = _load(found["data"][_KEY], json.loads)
     inner = found.get(source, found)
     if not isinstance(inner, dict) or not inner or all(isinstance(v, dict) for v in inner.values()):
         known = ", ".join(found) or "nothing"
@@ -89,7 +89,7 @@ def checkpoint(text: str, source: str) -> Mapping[str, Any]:
     return inner
 
 
-def _loaded(text: Any, load: Any) -> dict[str, Any]:
+def _load(text: Any, load: Any) -> dict[str, Any]:
     try:
         found = load(text)
     except (YAMLError, ValueError, TypeError) as error:

@@ -13,16 +13,16 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Totals,
-    divided,
+    divide,
     next_reading,
     utc_now,
 )
 from dataflow_assets.contracts.slices import Cut
 from dataflow_assets.sdk.checkpoint import (
-    covered,
+    checkpoint_removed,
     intent_of,
-    removed,
-    resumed,
+    is_covered,
+    resume,
     taken_over,
     unknown_starts,
 )
@@ -40,12 +40,12 @@ class BranchState:
     intent: tuple[PartSlice, ...] = ()
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """False for a branch that never began, or was forgotten."""
         return bool(self.checkpoint.positions) or self.checkpoint.source is not None
 
     @property
-    def shown(self) -> Checkpoint:
+    def for_readers(self) -> Checkpoint:
         """The checkpoint with the parts of a bounded read, for whoever looks from outside."""
         return replace(self.checkpoint, unfinished=self.intent)
 
@@ -55,11 +55,11 @@ class BranchState:
         return self.checkpoint.positions
 
     @property
-    def unfinished(self) -> Span | None:
+    def unfinished_span(self) -> Span | None:
         """The recorded span, its committed parts empty; None where nothing is recorded."""
-        return Span(resumed(self.intent, self.positions)) if self.intent else None
+        return Span(resume(self.intent, self.positions)) if self.intent else None
 
-    def left(self, span: Span) -> tuple[Slice, ...]:
+    def remaining_slices(self, span: Span) -> tuple[Slice, ...]:
         """The slices of a span that the checkpoint does not cover.
 
         Called by sessions in `stage` and `finish` on the driver.
@@ -73,9 +73,9 @@ class BranchState:
         if intent_of(span) and not self.intent:
             return ()
         known = self.positions
-        return tuple(s for s in span.slices if not covered(s, known.get(s.partition)))
+        return tuple(s for s in span.slices if not is_covered(s, known.get(s.partition)))
 
-    def taken(self, run: Run) -> BranchState:
+    def take(self, run: Run) -> BranchState:
         """The state under a new epoch.
 
         Called by sessions in `open` on the driver; the caller stores the state by compare-and-set.
@@ -86,7 +86,7 @@ class BranchState:
         epoch = self.checkpoint.epoch + 1
         return replace(self, checkpoint=replace(self.checkpoint, epoch=epoch, run=str(run)))
 
-    def begun(self, span: Span, target: Target, identity: str | None) -> BranchState:
+    def begin(self, span: Span, target: Target, identity: str | None) -> BranchState:
         """The state with what must survive a crash before the span is read.
 
         Called by sessions in `begin` on the driver, once for each micro-batch.
@@ -109,7 +109,7 @@ class BranchState:
         )
         return BranchState(checkpoint, intent_of(span))
 
-    def divided(self, cut: Cut) -> BranchState:
+    def divide(self, cut: Cut) -> BranchState:
         """The state with smaller parts for those that are not committed.
 
         Called by sessions in `divide` on the driver, where a part was too large for the sink.
@@ -117,13 +117,13 @@ class BranchState:
         Args:
             cut: makes parts of one, the source's `divide`.
         """
-        return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
+        return replace(self, intent=divide(resume(self.intent, self.positions), cut))
 
-    def abandoned(self) -> BranchState:
+    def abandon(self) -> BranchState:
         """Without the parts of a bounded read, none of which is committed."""
         return replace(self, intent=())
 
-    def adopted(self, identity: str | None) -> BranchState:
+    def adopt(self, identity: str | None) -> BranchState:
         """The state as that of another table, whose rows it describes.
 
         Called by sessions in `adopt` on the driver, when a person says so.
@@ -133,7 +133,7 @@ class BranchState:
         """
         return replace(self, checkpoint=replace(self.checkpoint, target=identity))
 
-    def restarted(
+    def restart(
         self, positions: Positions, source: str, target: Target, identity: str | None
     ) -> BranchState:
         """The state of a flow that begins anew: without an intent, in a reading of its own.
@@ -157,8 +157,8 @@ class BranchState:
         )
         return BranchState(checkpoint)
 
-    def forgotten(self) -> BranchState:
-        """As if the branch had never begun.
+    def forget(self) -> BranchState:
+        """Returns the state of a branch that has never begun.
 
         Epoch and reading stay: a driver that was forgotten must not find its epoch free again, and
         what was rejected before must not seem later than what will be. Called by sessions in
@@ -167,7 +167,7 @@ class BranchState:
         known = self.checkpoint
         return BranchState(Checkpoint(known.epoch, run=known.run, reading=known.reading))
 
-    def finished(self, positions: Positions, counted: Totals) -> BranchState:
+    def finish(self, positions: Positions, counted: Totals) -> BranchState:
         """The state once a span is done: without an intent, at these positions.
 
         Called by sessions in `finish` on the driver, once for each micro-batch.
@@ -185,7 +185,9 @@ class BranchState:
         return BranchState(checkpoint)
 
 
-def owned(flow: str, found: BranchState | None, epoch: int, run: Run, place: object) -> BranchState:
+def check_owner(
+    flow: str, found: BranchState | None, epoch: int, run: Run, place: object
+) -> BranchState:
     """The stored state, which must be that of this epoch of this run.
 
     Called by sessions on the driver and by writers in their task, inside the commit.
@@ -205,7 +207,7 @@ def owned(flow: str, found: BranchState | None, epoch: int, run: Run, place: obj
         CheckpointRemoved: nothing was found.
     """
     if found is None:
-        raise removed(flow, place)
+        raise checkpoint_removed(flow, place)
     if (found.checkpoint.epoch, found.checkpoint.run) != (epoch, str(run)):
         raise taken_over(flow, found.checkpoint.run)
     return found

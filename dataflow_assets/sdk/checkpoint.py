@@ -36,7 +36,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
 
 
-def covered(piece: Slice, position: Position | None) -> bool:
+def is_covered(piece: Slice, position: Position | None) -> bool:
     """Returns whether everything of a slice is committed.
 
     Called by sessions in `finish` on the driver, and by writers, once for each slice.
@@ -50,7 +50,7 @@ def covered(piece: Slice, position: Position | None) -> bool:
     return position == piece.upto
 
 
-def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
+def without_covered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
     """Returns what of a chunk is not committed yet.
 
     Called by writers inside their task, for each chunk. A slice begins below the checkpoint where
@@ -64,7 +64,7 @@ def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | 
     Returns:
         The chunk from the checkpoint on; None where nothing of it is left.
     """
-    if covered(piece, position):
+    if is_covered(piece, position):
         return None
     if not isinstance(position, int):
         return chunk
@@ -75,7 +75,7 @@ def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | 
     return replace(chunk, rows=chunk.rows.slice(first), rejected=rejected)
 
 
-def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
+def resume(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
     """The parts of an intent as they are to be read now: those that are committed are empty.
 
     Called by sessions in `begin` on the driver, after a crash, and in `finish`.
@@ -85,7 +85,7 @@ def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice
         positions: those of the stored checkpoint.
     """
     return tuple(
-        replace(part, after=part.upto) if covered(part, positions.get(part.partition)) else part
+        replace(part, after=part.upto) if is_covered(part, positions.get(part.partition)) else part
         for part in parts
     )
 
@@ -130,11 +130,11 @@ def gaps(span: Span, positions: Mapping[str, Position | None]) -> tuple[OffsetSl
     return tuple(
         piece
         for piece in slices
-        if not piece.empty and not covered(piece, positions.get(piece.partition))
+        if not piece.empty and not is_covered(piece, positions.get(piece.partition))
     )
 
 
-def advanced(positions: Positions, slices: Iterable[Slice]) -> dict[str, Position]:
+def advance(positions: Positions, slices: Iterable[Slice]) -> dict[str, Position]:
     """The positions once these slices are done; offsets never move back.
 
     Called by sessions in `finish` on the driver.
@@ -142,7 +142,7 @@ def advanced(positions: Positions, slices: Iterable[Slice]) -> dict[str, Positio
     ends = {
         piece.partition: piece.upto
         for piece in slices
-        if not covered(piece, positions.get(piece.partition))
+        if not is_covered(piece, positions.get(piece.partition))
     }
     return {**positions, **ends}
 
@@ -164,7 +164,7 @@ def check_planned(flow: str, piece: Slice, position: Position | None) -> None:
     else:
         fits = position in (piece.after, piece.upto)
     if not fits:
-        raise moved(flow, piece, position)
+        raise checkpoint_moved(flow, piece, position)
 
 
 def check_begun(flow: str, span: Span, positions: Positions) -> None:
@@ -181,7 +181,7 @@ def check_begun(flow: str, span: Span, positions: Positions) -> None:
     planned, known = span.planned, lasting(positions)
     if planned is not None and intent_of(span) and known != lasting(planned):
         partition, after = next(iter(planned.items()), ("", None))
-        raise moved(flow, PartSlice(partition, str(after), ""), known.get(partition))
+        raise checkpoint_moved(flow, PartSlice(partition, str(after), ""), known.get(partition))
 
 
 def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> None:
@@ -227,7 +227,7 @@ def taken_over_by(flow: str, run: str, host: str) -> TakenOver:
     return taken_over(flow, f"run {run} on host {host}")
 
 
-def removed(flow: str, place: object) -> CheckpointRemoved:
+def checkpoint_removed(flow: str, place: object) -> CheckpointRemoved:
     """The error of a driver, or of one of its tasks, that finds no checkpoint any more.
 
     Args:
@@ -240,7 +240,7 @@ def removed(flow: str, place: object) -> CheckpointRemoved:
     )
 
 
-def moved(flow: str, piece: Slice, position: Position | None) -> PermanentError:
+def checkpoint_moved(flow: str, piece: Slice, position: Position | None) -> PermanentError:
     """The error where the stored checkpoint is behind the start of a slice.
 
     Args:

@@ -71,7 +71,7 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
 
     region = store.region or "us-east-1"
     url = _url(store, region, *path.split("/", 1))
-    headers = _signed(url, body, store.keys or _found(path), region, datetime.now(UTC))
+    headers = _sign(url, body, store.keys or _find(path), region, datetime.now(UTC))
     try:
         answer = requests.put(url, body, headers=headers, timeout=TIMEOUT)
     except requests.ConnectionError as error:
@@ -85,7 +85,7 @@ def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
     raise OSError(said)
 
 
-def _found(path: str) -> Keys:
+def _find(path: str) -> Keys:
     found = _chain()
     if found is None:
         raise PermanentError(
@@ -110,7 +110,7 @@ def _url(store: ObjectStore, region: str, bucket: str, key: str) -> str:
     return f"{base.scheme}://{bucket}.{base.netloc}/{quote(key)}"
 
 
-def _signed(url: str, body: bytes, keys: Keys, region: str, now: datetime) -> dict[str, str]:
+def _sign(url: str, body: bytes, keys: Keys, region: str, now: datetime) -> dict[str, str]:
     """The headers of the request, its signature among them."""
     parts, digest = urlsplit(url), hashlib.sha256(body).hexdigest()
     stamp, scope = f"{now:%Y%m%dT%H%M%SZ}", f"{now:%Y%m%d}/{region}/s3/aws4_request"

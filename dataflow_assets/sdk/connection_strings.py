@@ -59,7 +59,7 @@ def url(text: str, schemes: str, hosts: str = r"[^/?@]+") -> re.Match[str] | Non
     return next(filter(None, (one.match(text) for one in _url(schemes, hosts))), None)
 
 
-def unescaped(password: str) -> str:
+def unescape(password: str) -> str:
     """The password in the URL of a connection string, without its percent escapes.
 
     A lone % cannot be an escape: such a password was never encoded, and is taken as it is.

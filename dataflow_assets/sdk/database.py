@@ -92,13 +92,13 @@ class NamedTable(Connector):
             TransientError: the table is another one by now.
         """
         if found is None:
-            raise self.dropped()
+            raise self.dropped_error()
         if found != known:
             raise TransientError(
                 f"table {self.address()} was replaced by another one of its name while the flow ran"
             )
 
-    def dropped(self) -> PermanentError:
+    def dropped_error(self) -> PermanentError:
         """The error where the table went away under a run. Secrets must be resolved."""
         return PermanentError(
             f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
@@ -211,11 +211,11 @@ def split(table: str, quotes: str = '"') -> tuple[str, str]:
     if found is None:  # no quotes as they stand in SQL: they are part of the name
         schema, _, name = table.rpartition(".")
         return schema, name
-    schema, name = (_unquoted(part or "", quotes) for part in found.groups())
+    schema, name = (_unquote(part or "", quotes) for part in found.groups())
     return schema, name
 
 
-def joined(schema: str | None, name: str) -> str:
+def join(schema: str | None, name: str) -> str:
     """Returns what `split` takes apart again; in quotes only where it must be.
 
     Called when Dagster's assets are built, for the table's name in their metadata.
@@ -231,7 +231,7 @@ def joined(schema: str | None, name: str) -> str:
     return ".".join(f'"{part}"' for part in parts)
 
 
-def _unquoted(name: str, quotes: str) -> str:
+def _unquote(name: str, quotes: str) -> str:
     mark = name[:1]
     return name[1:-1].replace(mark * 2, mark) if mark and mark in quotes else name
 

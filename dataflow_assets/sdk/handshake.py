@@ -68,8 +68,8 @@ def trouble(
     return ""
 
 
-def refused(error: BaseException, ca: str, host: str, options: Options) -> str:
-    """What a person must change where a client has not accepted a server's certificate, or its TLS.
+def refusal(error: BaseException, ca: str, host: str, options: Options) -> str:
+    """Says what a person must change where a client has refused a server's certificate, or TLS.
 
     Called on the driver and in tasks with what a client of Python's own TLS has raised.
 

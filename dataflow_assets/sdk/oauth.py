@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.handshake import Options, refused
+from dataflow_assets.sdk.handshake import Options, refusal
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Tokens:
         asked = time.monotonic()
         early = asked < self._last.expires
         try:
-            answer = _fetched(self._grant, EARLY_TIMEOUT if early else TIMEOUT)
+            answer = _fetch(self._grant, EARLY_TIMEOUT if early else TIMEOUT)
         except TransientError as error:
             self._go_on(error)
             return
@@ -149,13 +149,13 @@ def tokens(grant: Grant) -> Tokens:
         return _shared.setdefault(grant, Tokens(grant))
 
 
-def _fetched(grant: Grant, seconds: float) -> Mapping[str, Any]:
+def _fetch(grant: Grant, seconds: float) -> Mapping[str, Any]:
     from authlib.integrations.requests_client import OAuth2Session
 
     from dataflow_assets.sdk.authorities import OwnAuthorities
 
     with (
-        _translated(grant),
+        _translate_errors(grant),
         OAuth2Session(grant.client, grant.secret, scope=grant.scope) as session,
     ):
         if grant.ca is not None:
@@ -167,7 +167,7 @@ def _fetched(grant: Grant, seconds: float) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _translated(grant: Grant) -> Iterator[None]:
+def _translate_errors(grant: Grant) -> Iterator[None]:
     from authlib.common.errors import AuthlibBaseError
     from requests import RequestException
 
@@ -176,9 +176,9 @@ def _translated(grant: Grant) -> Iterator[None]:
         yield
     except AuthlibBaseError as error:
         said = f"{error.error}: {error.description}" if error.description else str(error.error)
-        raise PermanentError(f"{where}: {said}; check {_checked(grant)}") from None
+        raise PermanentError(f"{where}: {said}; check {_what_to_check(grant)}") from None
     except RequestException as error:
-        if why := refused(error, grant.ca or "", urlsplit(grant.url).hostname or "", _OPTIONS):
+        if why := refusal(error, grant.ca or "", urlsplit(grant.url).hostname or "", _OPTIONS):
             raise PermanentError(f"{where}: {why}") from None
         if isinstance(error, ValueError):  # no address, or the page of some other server
             raise PermanentError(f"{where}: {_FOREIGN_ANSWER}") from None
@@ -189,7 +189,7 @@ def _translated(grant: Grant) -> Iterator[None]:
         raise PermanentError(f"{where}: {_FOREIGN_ANSWER}") from None
 
 
-def _checked(grant: Grant) -> str:
+def _what_to_check(grant: Grant) -> str:
     if grant.user is not None:
         return "username and password, and that the client may use the password grant"
     return "the client's id and secret, and that the client may use client credentials"

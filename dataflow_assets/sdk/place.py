@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import ONE_ROW, ROWS, Note, reserved
 
 
-def named(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
+def with_place(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Adds the places of records that no two of them share.
 
     Called by `ReadsParts.batches`, inside tasks, once for each batch.

@@ -24,12 +24,12 @@ class RawKey:
         """The columns and their values. Raises RejectedRecord where one has none."""
         known = metadata or {}
         return {
-            column: _converted(known, key, convert)
+            column: _convert(known, key, convert)
             for column, (key, convert) in self._columns.items()
         }
 
 
-def _converted(metadata: Mapping[str, Any], key: str, convert: Convert) -> Any:
+def _convert(metadata: Mapping[str, Any], key: str, convert: Convert) -> Any:
     value = metadata.get(key)
     if value is None or value == "":
         there = ", ".join(sorted(name for name, one in metadata.items() if one not in (None, "")))

@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Kind, Shape, ShapesRecords, Sink, SinkTraits, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
-from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
+from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, has_default
 from dataflow_assets.spec import Needs, Requires
 
 _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
@@ -87,7 +87,7 @@ class RawSink(Sink, ShapesRecords):
 
     def raw_columns(self, sample: pa.Schema) -> list[pa.Field]:
         """What a table made for raw mode has beside its bookkeeping; of the sample the metadata."""
-        found = [_categorized(self._prefix, field) for field in sample]
+        found = [_categorize(self._prefix, field) for field in sample]
         if not self.flatten_metadata_columns:
             return [*found, pa.field(DATA, pa.string()), pa.field(METADATA, pa.string())]
         columns = [field for field in found if self._nameable(field.name)]
@@ -112,7 +112,7 @@ class RawSink(Sink, ShapesRecords):
         """Tables made for bodies, as raw mode makes them, take them without raw mode as well."""
         if schema is None or self.traits.upserts or self.unknown_fields == "ignore":
             return None
-        if DATA not in schema.names or not all(map(_filled, schema)):
+        if DATA not in schema.names or not all(map(_is_filled, schema)):
             return None
         data = schema.field(DATA)
         as_text = self.text_bodies and len(schema) == 1 and data.type == pa.string()
@@ -133,11 +133,11 @@ class RawSink(Sink, ShapesRecords):
         return found[0]
 
 
-def _filled(field: pa.Field) -> bool:
-    return field.name == DATA or defaulted(field) or (field.nullable and field.name in _KEPT)
+def _is_filled(field: pa.Field) -> bool:
+    return field.name == DATA or has_default(field) or (field.nullable and field.name in _KEPT)
 
 
-def _categorized(prefix: str | None, field: pa.Field) -> pa.Field:
+def _categorize(prefix: str | None, field: pa.Field) -> pa.Field:
     """Integers are long but for the partition: the first values do not tell how they will grow."""
     if field.name == f"{prefix or ''}partition" and field.type == pa.int64():
         return pa.field(field.name, pa.int32())

@@ -46,7 +46,7 @@ class Raw(Shape):
         body, metadata = _parts(record)
         if metadata is record.metadata:
             given = sorted(one for one in metadata.items() if one[0] != HEADER_LIST)
-            metadata = {k: _stamped(v) if v.__class__ is datetime else v for k, v in given}
+            metadata = {k: _stamp(v) if v.__class__ is datetime else v for k, v in given}
         return self._key.of(metadata) | {
             self._data: self._write(body),
             self._metadata: None if metadata is None else self._write_metadata(metadata),
@@ -79,7 +79,7 @@ class Flat(Shape):
         self._key = RawKey({n: (n.removeprefix(self._prefix), self._columns[n]) for n in key})
         fields = map(schema.field, self._columns)
         # Said to be null, not left out: rows that carry the same columns are written at once.
-        self._empty = {f.name: None for f in fields if f.nullable and not defaulted(f)}
+        self._empty = {f.name: None for f in fields if f.nullable and not has_default(f)}
 
     @override
     def __call__(self, record: Record) -> Any:
@@ -91,7 +91,7 @@ class Flat(Shape):
             name = self._prefix + key
             convert = self._columns.get(name)
             if convert is not None:
-                row[name] = _converted(convert, key, value)
+                row[name] = _convert(convert, key, value)
             else:
                 self._left_out(key, name)
         return row
@@ -137,7 +137,7 @@ class Whole(Shape):
         super().__init__()
         self._write = _writer(data)
         self._names = frozenset(schema.names)
-        self._required = frozenset(f.name for f in schema if not f.nullable and not defaulted(f))
+        self._required = frozenset(f.name for f in schema if not f.nullable and not has_default(f))
 
     @override
     def __call__(self, record: Record) -> Any:
@@ -161,7 +161,7 @@ def _parts(record: Record) -> tuple[Any, Mapping[str, Any] | None]:
     return body, record.metadata
 
 
-def defaulted(field: pa.Field) -> bool:
+def has_default(field: pa.Field) -> bool:
     """Returns whether the database fills the column itself."""
     return Note.HAS_DEFAULT.marks(field)
 
@@ -189,11 +189,11 @@ def _converter(field: pa.Field) -> Write:
     if pa.types.is_timestamp(field.type):
         return _moment
     if field.type == pa.string() and kind_of(field) in (None, Kind.TEXT):
-        return lambda value: text_form(_stamped(value))
-    return _stamped
+        return lambda value: text_form(_stamp(value))
+    return _stamp
 
 
-def _converted(convert: Write, key: str, value: Any) -> Any:
+def _convert(convert: Write, key: str, value: Any) -> Any:
     if value is None:
         return None
     try:
@@ -202,7 +202,7 @@ def _converted(convert: Write, key: str, value: Any) -> Any:
         raise RejectedRecord("encode", f"metadata {key} {error}") from None
 
 
-def _stamped(value: Any) -> Any:
+def _stamp(value: Any) -> Any:
     """A time as RFC 3339 with all its digits; anything else as it is."""
     if value.__class__ is datetime:
         return rfc3339_nano(Instant.of(value.astimezone(UTC)))
@@ -211,7 +211,7 @@ def _stamped(value: Any) -> Any:
 
 def _moment(value: Any) -> str:
     if isinstance(value, datetime):
-        return str(_stamped(value))
+        return str(_stamp(value))
     return rfc3339_nano(read(value, UTC))
 
 

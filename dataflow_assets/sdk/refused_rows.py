@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Rejection, Slice
 from dataflow_assets.errors import DataflowError, Defect
-from dataflow_assets.errors.defects import is_defect, named
+from dataflow_assets.errors.defects import describe, is_defect
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
@@ -43,7 +43,7 @@ class CodeFailure(ServerFailure):
     """A mistake of our own code, or of a library, at some of the rows."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(named(error))
+        super().__init__(describe(error))
 
     @property
     @override
@@ -112,7 +112,7 @@ class SuspectRows:
             if failure is None:
                 self._stored = self._stored or part.num_rows > 0
             elif part.num_rows > 1:
-                parts = list(_numbered(at, (cut or self.cut)(part, failure)))
+                parts = list(_number(at, (cut or self.cut)(part, failure)))
                 waiting.extend(reversed(parts))
             else:
                 self.refused += 1
@@ -194,7 +194,7 @@ def rows_of(rows: Rows) -> list[Rows]:
     return [rows.slice(index, 1) for index in range(rows.num_rows)]
 
 
-def attempted(call: Callable[[], None]) -> CodeFailure | None:
+def attempt_rows(call: Callable[[], None]) -> CodeFailure | None:
     """Runs what encodes and sends rows; a mistake of code becomes a failure.
 
     Called inside tasks by writers, within `attempt`.
@@ -224,7 +224,7 @@ def _sample(parts: Collection[tuple[int, Rows]]) -> Iterator[Rows]:
             yield part.slice(index, 1)
 
 
-def _numbered(at: int, parts: Sequence[Rows]) -> Iterator[tuple[int, Rows]]:
+def _number(at: int, parts: Sequence[Rows]) -> Iterator[tuple[int, Rows]]:
     for part in parts:
         yield at, part
         at += part.num_rows

@@ -27,7 +27,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord, Stopped
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.record import encode, parse
-from dataflow_assets.sdk.rejected_rows import with_place, written
+from dataflow_assets.sdk.rejected_rows import metadata_text, with_place
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def settle(
         if target.rejects.holds or joined is None or not joined(records):
             target.rejects.sink.error_store().store(records)
     if way == "fail" or target.rejects.holds:
-        raise _held(target, piece, found[0])
+        raise _stop(target, piece, found[0])
 
 
 def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
@@ -111,7 +111,7 @@ def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
         )
 
 
-def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
+def _stop(target: Target, piece: Slice, one: Rejection) -> Stopped:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
     return Stopped(
@@ -177,7 +177,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
 
 
 def _metadata(metadata: Mapping[str, Any], place: Mapping[str, Any]) -> Any:
-    text = written(with_place(metadata, place))
+    text = metadata_text(with_place(metadata, place))
     return place if text is None else msgspec.Raw(text.encode())
 
 
@@ -221,7 +221,7 @@ def entry(body: bytes | str) -> tuple[datetime, Entry]:
         error["branch"],
         error["stage"],
         error["source"]["n"],
-        _sent(error["encoding"], bytes(read.original_message)),
+        _sent_body(error["encoding"], bytes(read.original_message)),
         None if error["key"] is None else base64.b64decode(error["key"]),
         error["metadata"],
         error["source"].get("rows"),
@@ -264,7 +264,7 @@ def waiting(
     return [latest[id_][1] for *_, id_ in sorted(left)[:most]]
 
 
-def _sent(encoding: str, original: bytes) -> bytes | None:
+def _sent_body(encoding: str, original: bytes) -> bytes | None:
     if encoding == "json":
         return original
     held = msgspec.json.decode(original)

@@ -10,7 +10,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import encode, parse
 
 
-def written(metadata: Mapping[str, Any] | None) -> str | None:
+def metadata_text(metadata: Mapping[str, Any] | None) -> str | None:
     """The metadata of a rejected record as a column of text has it.
 
     Called inside tasks, once for each rejected record.

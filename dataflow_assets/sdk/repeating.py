@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def repeated(act: Callable[[], None], seconds: float, name: str) -> Iterator[None]:
+def repeat(act: Callable[[], None], seconds: float, name: str) -> Iterator[None]:
     """Acts once, and then again and again until the block ends.
 
     Called on the driver, and by processes beside it, for signs of life: a thread of its own acts,

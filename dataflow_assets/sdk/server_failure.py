@@ -70,7 +70,7 @@ class ServerFailure(ABC, Exception):
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Failures inside as the engine's errors.
 
     Called by connectors around whatever asks their server, on the driver and in tasks.

@@ -23,7 +23,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.sdk.checkpoint import uncovered
+from dataflow_assets.sdk.checkpoint import without_covered
 
 
 class SliceTransaction(Writer):
@@ -57,7 +57,7 @@ class SliceTransaction(Writer):
         """
 
     @abstractmethod
-    def stored(self) -> Position | None:
+    def stored_position(self) -> Position | None:
         """The position of the partition, once the transaction has begun.
 
         Called for each chunk, and after the commit for the receipt.
@@ -115,7 +115,7 @@ class SliceTransaction(Writer):
         """
 
     @abstractmethod
-    def guarded(self) -> AbstractContextManager[None]:
+    def guard(self) -> AbstractContextManager[None]:
         """Any error inside ends the transaction and becomes one of ours.
 
         Called around each of the other methods.
@@ -126,8 +126,8 @@ class SliceTransaction(Writer):
 
     @override
     def write(self, chunk: Chunk) -> None:
-        with self.guarded():
-            left = uncovered(chunk, self._piece, self._position())
+        with self.guard():
+            left = without_covered(chunk, self._piece, self._position())
             if left is None:
                 return
             refused = self.take(left.rows, left.sent)
@@ -140,15 +140,15 @@ class SliceTransaction(Writer):
     @override
     def close(self, complete: bool) -> Receipt:
         offsets = isinstance(self._piece, OffsetSlice)
-        with self.guarded():
+        with self.guard():
             ended = self._begun if offsets else complete  # else the end of a part is in doubt
-            reached = self._reached() if ended else None
+            reached = self._end_of_slice() if ended else None
             if reached is not None:
                 self.commit(reached)
             elif self._begun:
                 self._drop()
             self.release()
-        position = self.stored() if self._begun else None
+        position = self.stored_position() if self._begun else None
         branch, partition = self._ticket.target.branch, self._piece.partition
         return Receipt(branch, partition, position, self._totals, self.staged())
 
@@ -156,7 +156,7 @@ class SliceTransaction(Writer):
         self.roll_back()
         self._rejected, self._rows, self._size = [], 0, 0
 
-    def _reached(self) -> Position | None:
+    def _end_of_slice(self) -> Position | None:
         position = self._position()
         if isinstance(self._piece, OffsetSlice):
             return self._seen
@@ -166,7 +166,7 @@ class SliceTransaction(Writer):
         if not self._begun:
             self.begin()
             self._begun = True
-        return self.stored()
+        return self.stored_position()
 
     @property
     def _totals(self) -> Totals:

@@ -39,8 +39,8 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.branch_state import BranchState, owned
-from dataflow_assets.sdk.checkpoint import advanced, check_begun, check_planned
+from dataflow_assets.sdk.branch_state import BranchState, check_owner
+from dataflow_assets.sdk.checkpoint import advance, check_begun, check_planned
 
 StateChange = Callable[[BranchState | None], BranchState]
 """From the state that is stored to the one to store; None for nothing. Raises to give up."""
@@ -55,8 +55,8 @@ class StoredSession(SinkSession):
 
     def __init__(self, sink: Sink, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
-        taken = self.fence(lambda found: (found or BranchState()).taken(run))
-        self._state = owned(target.flow, taken, taken.checkpoint.epoch, run, sink.address())
+        taken = self.fence(lambda found: (found or BranchState()).take(run))
+        self._state = check_owner(target.flow, taken, taken.checkpoint.epoch, run, sink.address())
 
     @abstractmethod
     def read(self) -> BranchState | None:
@@ -126,43 +126,45 @@ class StoredSession(SinkSession):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._state.shown
+        return self._state.for_readers
 
     @override
     def adopt(self) -> None:
         identity = self.identity
-        self._state = self._owned(self.record(self._owning(lambda found: found.adopted(identity))))
+        self._state = self._check_owner(
+            self.record(self._owning(lambda found: found.adopt(identity)))
+        )
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         where = (positions, source, self._target, self.identity)
-        self._state = self._owned(
-            self.fence(self._owning(lambda found: found.restarted(*where)), empty=empty)
+        self._state = self._check_owner(
+            self.fence(self._owning(lambda found: found.restart(*where)), empty=empty)
         )
 
     @override
     def begin(self, span: Span) -> Span:
-        self._state = self._owned(self.read())
-        if (unfinished := self._state.unfinished) is not None:
+        self._state = self._check_owner(self.read())
+        if (unfinished := self._state.unfinished_span) is not None:
             return unfinished
         known = self._state.positions
         check_begun(self._target.flow, span, known)
         self._check_planned([s for s in span.slices if s.partition in known], known)
-        begun = partial(BranchState.begun, span=span, target=self._target, identity=self.identity)
+        begun = partial(BranchState.begin, span=span, target=self._target, identity=self.identity)
         if begun(self._state) != self._state:
-            self._state = self._owned(self.record(self._owning(begun)))
+            self._state = self._check_owner(self.record(self._owning(begun)))
         return span
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        if self._state.divided(cut).intent in ((), span.slices):
+        if self._state.divide(cut).intent in ((), span.slices):
             return span
-        self._state = self._owned(self.record(self._owning(lambda found: found.divided(cut))))
+        self._state = self._check_owner(self.record(self._owning(lambda found: found.divide(cut))))
         return replace(span, slices=self._state.intent)
 
     @override
     def abandon(self) -> None:
-        self._state = self._owned(self.record(self._owning(BranchState.abandoned)))
+        self._state = self._check_owner(self.record(self._owning(BranchState.abandon)))
 
     @override
     def ticket(self) -> Ticket:
@@ -177,30 +179,32 @@ class StoredSession(SinkSession):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         in_tasks = self._sink.commits == "slice"
         if in_tasks:
-            self._state = self._owned(self.read())
-        left = self._state.left(span)
+            self._state = self._check_owner(self.read())
+        left = self._state.remaining_slices(span)
         if left or self._state.intent:
             self._check_planned(left, self._state.positions)
             own = complete(left, receipts, self._target.branch)
             counted = Totals() if in_tasks else sum((r.totals for r in own), Totals())
-            step = self._owning(self._finished(left, counted, source))
-            self._state = self._owned(self.record(step) if in_tasks else self.publish(step, own))
+            step = self._owning(self._finish(left, counted, source))
+            self._state = self._check_owner(
+                self.record(step) if in_tasks else self.publish(step, own)
+            )
         return self.checkpoint
 
     @override
     def forget(self) -> None:
-        self._state = self._owned(self.fence(self._owning(BranchState.forgotten)))
+        self._state = self._check_owner(self.fence(self._owning(BranchState.forget)))
 
     @override
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _finished(
+    def _finish(
         self, left: Sequence[Slice], counted: Totals, source: SourceSession
     ) -> Callable[[BranchState], BranchState]:
         """From any other positions than the span was planned on, nothing is stored."""
         planned = self._state.positions
-        positions = source.fold(advanced(planned, left))
+        positions = source.fold(advance(planned, left))
 
         def step(found: BranchState) -> BranchState:
             self._check_planned(left, found.positions)
@@ -208,16 +212,16 @@ class StoredSession(SinkSession):
                 raise TransientError(
                     f"flow {self._target.flow}: the checkpoint has moved since the span was planned"
                 )
-            return found.finished(positions, counted)
+            return found.finish(positions, counted)
 
         return step
 
     def _owning(self, change: Callable[[BranchState], BranchState]) -> StateChange:
-        return lambda found: change(self._owned(found))
+        return lambda found: change(self._check_owner(found))
 
-    def _owned(self, found: BranchState | None) -> BranchState:
+    def _check_owner(self, found: BranchState | None) -> BranchState:
         epoch, place = self.checkpoint.epoch, self._sink.address()
-        return owned(self._target.flow, found, epoch, self._run, place)
+        return check_owner(self._target.flow, found, epoch, self._run, place)
 
     def _check_planned(self, slices: Sequence[Slice], positions: Positions) -> None:
         for piece in slices:

@@ -84,7 +84,7 @@ class FrameSink(Sink):
         """
 
 
-def chosen(
+def choose(
     table: object, names: Sequence[str] | None, known: Collection[str]
 ) -> Sequence[str] | Collection[str]:
     """The columns that are read.

@@ -36,18 +36,18 @@ class Dimension:
 
     def instants(self) -> list[Range]:
         """The windows, for a column of points in time; those that touch are one."""
-        return _joined((window.start, window.end) for window in self.windows)
+        return _join((window.start, window.end) for window in self.windows)
 
     def clocks(self) -> list[Range]:
         """The same, for a column without a zone: it shows the clock of the partitions' zone.
 
         Raises PermanentError for an hour that this clock shows twice.
         """
-        return _joined(map(self._clock, self.windows))
+        return _join(map(self._clock, self.windows))
 
     def days(self) -> list[Range]:
         """The same, for a column of dates. Raises PermanentError for parts of a day."""
-        return _joined(map(self._days, self.windows))
+        return _join(map(self._days, self.windows))
 
     def _clock(self, window: Window) -> Range:
         start, end = window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)
@@ -120,7 +120,7 @@ class Partitions:
         return (dimension for product in self.products for dimension in product)
 
 
-def _joined(ranges: Iterable[Range]) -> list[Range]:
+def _join(ranges: Iterable[Range]) -> list[Range]:
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if joined and joined[-1][1] == start:

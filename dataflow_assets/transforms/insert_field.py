@@ -15,9 +15,9 @@ from dataflow_assets.records.placeholders import (
     Value,
     alone,
     constant,
-    interpolated,
     metadata,
     paths,
+    value_of,
 )
 from dataflow_assets.records.record import MISSING, NotJson, Record, at, parse
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
@@ -168,7 +168,7 @@ class InsertField(Step):
         if text.startswith(_JSON):
             return constant(_json(text.removeprefix(_JSON)))
         if self.interpolate:
-            return interpolated(text, now)
+            return value_of(text, now)
         if text == "${now}":
             return constant(now)
         return next(map(metadata, alone(text)), constant(text))

@@ -43,7 +43,7 @@ def write(folder: Path, name: str, **config: str) -> None:
 
 def stand(flow: Flow, offset: int) -> None:
     """The flow has come so far."""
-    resolved = flow.resolved()
+    resolved = flow.resolve()
     (branch,) = resolved.branches
     with (
         closing(resolved.source.open(flow.id)) as source,

@@ -103,7 +103,9 @@ class Driving:
         at = pa.array(
             [o * len(slices) + index for o in batch.column("_at").to_pylist()], pa.int64()
         )
-        return batch.set_column(0, "_at", at).select(["_at", "body", *sorted(work.wanted)])
+        return batch.set_column(0, "_at", at).select(
+            ["_at", "body", *sorted(work.metadata_to_read)]
+        )
 
     def micro_batch(self, session: SinkSession, span: Span) -> None:
         """All of it, as the loop of a run does it."""

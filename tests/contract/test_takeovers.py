@@ -127,7 +127,7 @@ def test_an_older_epoch_is_no_takeover(sink_case: Case, monkeypatch: pytest.Monk
 def test_a_restart_that_comes_late_is_refused(sink_case: Case) -> None:
     case = sink_case
     case.source.seed(numbered(1, 10))
-    flow = case.flow().resolved()
+    flow = case.flow().resolve()
     branch = flow.branches[0]
     old = branch.sink.open(flow.target(branch), Run())
     case.drain()

@@ -687,7 +687,7 @@ def test_a_run_of_a_flows_own_that_was_over_before_the_micro_batch_is_no_failure
     result = shop.ended(running)
     assert result.success
     assert f"yields: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
-    assert not Departures(shop.instance).known(shop.flows)
+    assert not Departures(shop.instance).by_flow(shop.flows)
 
 
 @pytest.mark.parametrize("how", ["off", "removed"])
@@ -714,7 +714,7 @@ def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
     why = {"off": "its sensor a_sensor was switched off", "removed": "its manifest was removed"}
     assert f"leaves the lane: {why[how]}; it had met an error: a is not there" in log
     assert ("slot a stays" in log) == (how == "removed")
-    assert not Departures(shop.instance).known([flow])
+    assert not Departures(shop.instance).by_flow([flow])
 
 
 def test_a_lane_that_fails_as_a_whole_has_ended_its_flows(

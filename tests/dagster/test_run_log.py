@@ -22,7 +22,7 @@ def within(name: str, work: Callable[[], None]) -> None:
 def test_lines_of_one_second_are_an_event_for_each_flow(store: Store) -> None:
     flows = {f"default/{name}": memory_flow(store, name) for name in ("orders", "orders-now")}
     lines = Lines(flows)
-    with lines.heard():
+    with lines.collect():
         within("orders", lambda: LOG.info("flow default/orders stops"))
         within("orders-now", lambda: LOG.info("flow default/orders-now: is read"))
         within("orders", lambda: LOG.warning("a table is locked"))

@@ -125,7 +125,7 @@ def test_secrets_that_hold_one_name_are_no_two_ends(
     (tmp_path / "secret.yaml").write_text(secret({"a": "one", "b": "one", "brokers": "h:1"}))
     (flow,) = load(tmp_path).flows
     with pytest.raises(PermanentError, match=r"reads what it writes: the Secrets of kafka/\S+/s/a"):
-        flow.resolved()
+        flow.resolve()
 
 
 @pytest.mark.parametrize(

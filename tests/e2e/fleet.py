@@ -299,7 +299,7 @@ class Fleet:
         self.folder, self._token = folder, uuid.uuid4().hex[:8]
         self.feeds = {kind: kind(given) for kind in dict.fromkeys(kind for kind, _ in cases)}
         self.cases = [self._declared(kind, end, given) for kind, end in cases]
-        flows = [flow.resolved() for flow in load(folder).flows]
+        flows = [flow.resolve() for flow in load(folder).flows]
         assert len(flows) == len(cases)
         self._targets = {f.name: (f.branches[0].sink, f.target(f.branches[0])) for f in flows}
         self._going, self._pool = True, ThreadPoolExecutor(8)

@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_listed_hides_no_other(
     monkeypatch.setattr(Path, "iterdir", refuse)
     loaded = load(".")
     assert names(loaded) == ["default/a"]
-    assert list(loaded.broken) == ["shut/(unreadable).yaml"]
+    assert list(loaded.broken_files) == ["shut/(unreadable).yaml"]
 
 
 def dsn(loaded: Flow) -> str:
@@ -304,7 +304,7 @@ def test_secrets_of_the_folder(folder: Path) -> None:
         assert SECRET in dsn(loaded)
         assert SECRET not in repr(loaded)
         assert SECRET not in loaded.hash
-        sink = loaded.resolved().branches[0].sink
+        sink = loaded.resolve().branches[0].sink
         assert SECRET in sink.connection_string.get_secret_value()  # type: ignore[attr-defined]
 
 

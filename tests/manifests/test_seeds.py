@@ -111,11 +111,11 @@ def test_no_seed_s_secret_is_shown() -> None:
 
 def test_examples_load_clean_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATAFLOW_FILES", "/data")
-    file_reading._parsed.cache_clear()  # what a test before has read with another environment
+    file_reading._parse.cache_clear()  # what a test before has read with another environment
     paths = sorted(EXAMPLES.glob("*.yaml"))
     loaded = load(paths)
     assert not loaded.findings
     flows = loaded.flows
     assert len(flows) == len(paths) >= 3
     for flow in flows:
-        flow.resolved()
+        flow.resolve()

@@ -41,7 +41,7 @@ def neighbours(tmp_path: Path) -> Path:
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    file_reading._parsed.cache_clear()
+    file_reading._parse.cache_clear()
     return tmp_path
 
 

@@ -166,14 +166,14 @@ def test_a_mistake_at_one_message_names_its_offset(
 def test_a_mistake_at_one_row_names_part_and_row(
     engine: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = typed_rows.typed
+    true = typed_rows.type_chunks
 
     def typed(batch: pa.RecordBatch, *given: Any) -> Any:
         if 4 in batch.column("id").to_pylist():
             raise NotImplementedError
         return true(batch, *given)
 
-    monkeypatch.setattr(fused, "typed", typed)
+    monkeypatch.setattr(fused, "type_chunks", typed)
     store.produce("t", 0, [b"name"] * 9)
     source = MemoryPartSource(store=store.name, topic="t")
     with pytest.raises(Defect, match=r"default/f: t, part-\d .*, record \d: NotImplementedError"):

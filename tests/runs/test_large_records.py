@@ -12,7 +12,7 @@ from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import Address, OffsetSlice, Source, SourceSession, Span, local_now
 from dataflow_assets.contracts.reading import ReadsLargeRecords
 from dataflow_assets.micro_batch.branches import Steps
-from dataflow_assets.micro_batch.large_records import DECODED_BYTES, completed
+from dataflow_assets.micro_batch.large_records import DECODED_BYTES, with_large_values
 from dataflow_assets.micro_batch.sample import Sampler
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context
@@ -47,7 +47,7 @@ def messages(rows: Sequence[tuple[int, bytes | None]]) -> pa.RecordBatch:
 
 def test_large_records_keep_their_place() -> None:
     left_out = [(-1 - 5, None), (7, b"3"), (-1 - 9, None), (-1 - 11, None), (13, b"6")]
-    found = completed([messages(left_out)], Topic(), SLICES)
+    found = with_large_values([messages(left_out)], Topic(), SLICES)
     rows = [(row["_at"], row["body"]) for batch in found for row in batch.to_pylist()]
     assert rows == [
         (5, b'{"kind": "large", "of": "b", "at": 2}'),
@@ -60,7 +60,7 @@ def test_large_records_keep_their_place() -> None:
 
 def test_a_large_batch_is_divided_and_an_empty_one_left_out() -> None:
     batch = messages([(2 * n, b"x" * 100_000) for n in range(300)])
-    found = list(completed([batch.slice(0, 0), batch], Topic(), SLICES))
+    found = list(with_large_values([batch.slice(0, 0), batch], Topic(), SLICES))
     assert sum(part.num_rows for part in found) == 300
     assert 3 < len(found) < 10
     assert max(part.nbytes for part in found) <= DECODED_BYTES

@@ -18,10 +18,10 @@ from dataflow_assets.contracts import (
     Target,
 )
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.sdk.place import constant, named, named_by
+from dataflow_assets.sdk.place import constant, named_by, with_place
 from dataflow_assets.sdk.rejected_records import entry as entry_of
 from dataflow_assets.sdk.rejected_records import error_record
-from dataflow_assets.sdk.rejected_rows import metadata_of, written
+from dataflow_assets.sdk.rejected_rows import metadata_of, metadata_text
 
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "1.2")
 PART = PartSlice("part-0", None, "end")
@@ -111,7 +111,7 @@ def test_rows_without_an_order_are_known_by_what_they_hold() -> None:
 
 def test_a_place_is_said_as_people_say_it() -> None:
     batch = pa.record_batch({"body": [b"x", b"y"]})
-    lines = named(batch, {"file": constant("d/a b.jsonl", 2), "byte": pa.array([0, 17])})
+    lines = with_place(batch, {"file": constant("d/a b.jsonl", 2), "byte": pa.array([0, 17])})
     place = Places(PART).of(lines, 1, 1, b"y")
     assert str(place) == "file d/a b.jsonl, byte 17"
     assert Rejection(1, "decode", "why", b"y", place=place).at(PART) == str(place)
@@ -121,7 +121,7 @@ def test_a_place_is_said_as_people_say_it() -> None:
 
 def test_metadata_that_is_kept_has_all_its_digits() -> None:
     number = Decimal("12345678901234567.890123456789012345")
-    text = written({"id": number, HEADER_LIST: [{"key": "x", "value": b"\xff"}]})
+    text = metadata_text({"id": number, HEADER_LIST: [{"key": "x", "value": b"\xff"}]})
     known = metadata_of("a/0/3/0/sink", "t", "part-0", 3, text)
     assert known["id"] == number
     assert "partition" not in known

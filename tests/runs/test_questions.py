@@ -16,7 +16,7 @@ from dataflow_assets.contracts.looking import EndsOfMany
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.runs import questions
 from dataflow_assets.runs.news import Found, Looks, OpenSource
-from dataflow_assets.runs.questions import Question, grouped
+from dataflow_assets.runs.questions import Question, group_ends
 
 
 class Opened(EndsOfMany):
@@ -39,7 +39,7 @@ def gone(tmp_path: Path) -> KafkaSource:
 
 def test_a_certificate_that_is_gone_holds_up_no_other_flow(gone: KafkaSource) -> None:
     ends = {"one": topic("one"), "gone": gone, "two": topic("two")}
-    assert [[*names] for names in grouped(ends.items()).values()] == [["one", "two"], ["gone"]]
+    assert [[*names] for names in group_ends(ends.items()).values()] == [["one", "two"], ["gone"]]
     sources = {
         name: OpenSource(source, cast("SourceSession", Opened()), ({"0": 3},))
         for name, source in ends.items()
@@ -49,7 +49,7 @@ def test_a_certificate_that_is_gone_holds_up_no_other_flow(gone: KafkaSource) ->
 
 
 def test_where_it_must_be_opened_the_error_is_its_own(gone: KafkaSource) -> None:
-    ((_, ends),) = grouped({"gone": gone}.items()).items()
+    ((_, ends),) = group_ends({"gone": gone}.items()).items()
     answers = Question(
         ends, lambda: KafkaSource.open_together(cast("dict[str, KafkaSource]", ends))
     ).answers()

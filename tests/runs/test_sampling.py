@@ -36,7 +36,7 @@ from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.sample import Sampler, sample
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context
-from dataflow_assets.runs.create_table import narrowed
+from dataflow_assets.runs.create_table import narrow
 from tests.in_process import Session
 
 NUMERIC = Kind.NUMERIC.field("total")
@@ -110,7 +110,7 @@ def test_rows_of_which_none_is_left_tell_nothing() -> None:
 )
 def test_declared_digits_make_decimals(digits: bytes, arrow: pa.DataType) -> None:
     declared = NUMERIC.with_metadata({**NUMERIC.metadata, Note.DECIMAL: digits})
-    (field,) = narrowed(pa.schema([declared]))
+    (field,) = narrow(pa.schema([declared]))
     assert field.type == arrow
     assert ((field.metadata or {}).get(Note.KIND) is None) == (arrow != pa.string())
 

@@ -25,17 +25,17 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
-from dataflow_assets.sdk.branch_state import BranchState, owned
+from dataflow_assets.sdk.branch_state import BranchState, check_owner
 from dataflow_assets.sdk.checkpoint import (
-    advanced,
+    advance,
     check_planned,
     check_recorded,
-    covered,
     gaps,
     intent_of,
-    resumed,
-    uncovered,
+    is_covered,
+    resume,
     unknown_starts,
+    without_covered,
 )
 from dataflow_assets.sdk.stored_session import complete
 
@@ -60,7 +60,7 @@ def test_what_the_checkpoint_does_not_cover_of_a_chunk(
 ) -> None:
     rows = pa.record_batch({OFFSET: pa.array([2, 3, 5], pa.int64())})
     chunk = Chunk(rows, [Rejection(4, "decode", "why", None)], seen=6, size=100)
-    found = uncovered(chunk, piece, position)
+    found = without_covered(chunk, piece, position)
     offsets = found and (
         found.rows.column(OFFSET).to_pylist(),
         [one.offset for one in found.rejected],
@@ -100,7 +100,7 @@ def part(number: int, after: str | None = None, upto: str = "10", name: str = ""
     ],
 )
 def test_what_a_checkpoint_covers(piece: Slice, position: Position | None, expected: bool) -> None:
-    assert covered(piece, position) is expected
+    assert is_covered(piece, position) is expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_parts_that_are_committed_are_not_read_again(
     positions: Mapping[str, Position], empty: list[bool]
 ) -> None:
     parts = (part(0), part(1))
-    found = resumed(parts, positions)
+    found = resume(parts, positions)
     assert [piece.empty for piece in found] == empty
     assert [(p.partition, p.upto, p.part) for p in found] == [
         (p.partition, p.upto, p.part) for p in parts
@@ -195,7 +195,7 @@ def test_positions_advance_and_offsets_never_move_back(
     slices: tuple[Slice, ...],
     expected: Mapping[str, Position],
 ) -> None:
-    assert advanced(positions, slices) == expected
+    assert advance(positions, slices) == expected
 
 
 @pytest.mark.parametrize(
@@ -263,13 +263,13 @@ READING = BranchState(Checkpoint(3, {"part-0": "10"}, source="t"), (part(0), par
 
 
 def test_whoever_has_the_epoch_owns_the_state() -> None:
-    assert owned("shop/orders", STOOD, 3, RUN, "table t") is STOOD
+    assert check_owner("shop/orders", STOOD, 3, RUN, "table t") is STOOD
 
 
 @pytest.mark.parametrize(("epoch", "run"), [(2, RUN), (4, RUN), (3, OTHER)])
 def test_another_epoch_or_run_has_taken_over(epoch: int, run: Run) -> None:
     with pytest.raises(TakenOver) as caught:
-        owned("shop/orders", STOOD, epoch, run, "table t")
+        check_owner("shop/orders", STOOD, epoch, run, "table t")
     assert str(caught.value) == (
         "flow shop/orders was taken over by run r1 on host h1 (pid 7); this run stops, nothing of "
         "it is lost: what it has committed is in the checkpoint"
@@ -278,7 +278,7 @@ def test_another_epoch_or_run_has_taken_over(epoch: int, run: Run) -> None:
 
 def test_no_state_was_removed_and_nobody_has_taken_over() -> None:
     with pytest.raises(CheckpointRemoved) as caught:
-        owned("shop/orders", None, 3, RUN, "table t")
+        check_owner("shop/orders", None, 3, RUN, "table t")
     assert not isinstance(caught.value, TakenOver)
     assert str(caught.value) == (
         "the checkpoint of flow shop/orders was removed while it ran (from table t); restore it, "
@@ -293,50 +293,50 @@ def test_no_state_was_removed_and_nobody_has_taken_over() -> None:
         (BranchState(Checkpoint(4)), False),
         (BranchState(Checkpoint(4, {"0": 0})), True),
         (BranchState(Checkpoint(4, source="topic-1")), True),
-        (STOOD.forgotten(), False),
+        (STOOD.forget(), False),
     ],
 )
 def test_a_branch_is_known_once_it_has_begun(state: BranchState, known: bool) -> None:
-    assert state.known is known
+    assert state.is_known is known
 
 
 def test_taking_an_epoch_changes_nothing_else() -> None:
-    taken = STOOD.taken(OTHER)
+    taken = STOOD.take(OTHER)
     assert (taken.checkpoint.epoch, taken.checkpoint.run) == (4, str(OTHER))
     assert taken.positions == STOOD.positions
-    assert READING.taken(OTHER).intent == READING.intent
+    assert READING.take(OTHER).intent == READING.intent
 
 
 def test_beginning_keeps_what_is_known() -> None:
     span = Span((offsets(0, 9), offsets(2, 4, "1")))
-    begun = STOOD.begun(span, TARGET, "table-2")
+    begun = STOOD.begin(span, TARGET, "table-2")
     assert begun.positions == {"0": 5, "1": 2}
     assert (begun.checkpoint.target, begun.checkpoint.manifest) == ("table-1", "m2")
-    assert begun.begun(span, TARGET, "table-2") == begun
+    assert begun.begin(span, TARGET, "table-2") == begun
 
 
 def test_beginning_a_bounded_read_records_its_parts_and_no_position() -> None:
-    begun = STOOD.begun(Span((part(0), part(1))), TARGET, None)
+    begun = STOOD.begin(Span((part(0), part(1))), TARGET, None)
     assert begun.intent == (part(0), part(1))
     assert begun.positions == STOOD.positions
 
 
 def test_a_recorded_span_is_handed_back() -> None:
-    assert STOOD.unfinished is None
-    assert READING.unfinished == Span((part(0, "10"), part(1)))
+    assert STOOD.unfinished_span is None
+    assert READING.unfinished_span == Span((part(0, "10"), part(1)))
 
 
 def test_only_parts_that_are_not_committed_are_divided() -> None:
-    found = READING.divided(Cut({part(1): ("border-1a", "border-1b")}))
+    found = READING.divide(Cut({part(1): ("border-1a", "border-1b")}))
     assert found.intent == (part(0, "10"), part(2, name="border-1a"), part(3, name="border-1b"))
     assert found.checkpoint == READING.checkpoint
 
 
 def test_a_part_that_comes_to_another_position_is_another_part() -> None:
     """What is stored of the span already has come to the first one."""
-    found = READING.divided(Cut({part(1): ("border-1",)}, upto={part(1): "9"}))
+    found = READING.divide(Cut({part(1): ("border-1",)}, upto={part(1): "9"}))
     assert found.intent == (part(0, "10"), part(2, upto="9", name="border-1"))
-    same = READING.divided(Cut({part(1): ("border-1",)}, upto={part(1): "10"}))
+    same = READING.divide(Cut({part(1): ("border-1",)}, upto={part(1): "10"}))
     assert same.intent == (part(0, "10"), part(1))
 
 
@@ -353,11 +353,11 @@ def test_a_part_that_comes_to_another_position_is_another_part() -> None:
 def test_what_is_left_of_a_span(
     state: BranchState, slices: tuple[Slice, ...], left: tuple[Slice, ...]
 ) -> None:
-    assert state.left(Span(slices)) == left
+    assert state.remaining_slices(Span(slices)) == left
 
 
 def test_a_restart_is_a_reading_of_its_own() -> None:
-    begun = BranchState(STOOD.checkpoint, (part(0),)).restarted({"0": 0}, "t2", TARGET, "table-2")
+    begun = BranchState(STOOD.checkpoint, (part(0),)).restart({"0": 0}, "t2", TARGET, "table-2")
     known = begun.checkpoint
     assert (known.positions, known.source, known.target, known.manifest) == (
         {"0": 0},
@@ -367,15 +367,15 @@ def test_a_restart_is_a_reading_of_its_own() -> None:
     )
     assert (known.epoch, known.totals, begun.intent) == (3, Totals(5), ())
     assert known.reading > 9
-    assert begun.restarted({}, "t2", TARGET, None).checkpoint.reading > known.reading
+    assert begun.restart({}, "t2", TARGET, None).checkpoint.reading > known.reading
 
 
 def test_a_forgotten_branch_keeps_its_epoch_and_its_reading() -> None:
-    assert STOOD.forgotten() == BranchState(Checkpoint(3, run=str(RUN), reading=9))
+    assert STOOD.forget() == BranchState(Checkpoint(3, run=str(RUN), reading=9))
 
 
 def test_finishing_counts_and_ends_the_intent() -> None:
-    done = READING.finished({"table": "10"}, Totals(4, 1, 40))
+    done = READING.finish({"table": "10"}, Totals(4, 1, 40))
     at = done.checkpoint.committed_at
     assert at is not None
     expected = Checkpoint(3, {"table": "10"}, Totals(4, 1, 40), source="t", committed_at=at)

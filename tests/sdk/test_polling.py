@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import START, Part, PolledPosition, Rows, adopted, moment
+from dataflow_assets.sdk.polling import (
+    START,
+    Part,
+    PolledPosition,
+    Rows,
+    moment,
+    position_of_operator,
+)
 from dataflow_assets.sdk.polling.overlap import is_due, late_from
 
 
@@ -79,7 +86,7 @@ def test_points_in_time(text: str, digits: int, expected: str) -> None:
 def test_checkpoints_of_the_original_are_taken_over(
     document: dict[str, Any], expected: PolledPosition
 ) -> None:
-    assert adopted(document, "clickhouse") == expected
+    assert position_of_operator(document, "clickhouse") == expected
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_checkpoints_of_the_original_are_taken_over(
 )
 def test_what_is_no_checkpoint_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(PermanentError):
-        adopted(document, "clickhouse")
+        position_of_operator(document, "clickhouse")
 
 
 READ = "2026-01-02 03:04:06+00:00"

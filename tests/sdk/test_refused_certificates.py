@@ -16,7 +16,7 @@ from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.keycloak import Keycloak
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sdk.oauth import Grant, tokens
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from devservers.certificates import Authority, Certificate
 
 
@@ -47,7 +47,7 @@ def served(certificate: Certificate) -> Iterator[str]:
 def asked(address: str, ca: str | None) -> None:
     where = {"serverURL": address, "catalog": "c", "schema": "s", "table": "t"}
     sink = TrinoSink.model_validate(where | ({"ca": ca} if ca else {}))
-    with translated("opening t"), closing(Client(sink, "tests")) as client:
+    with translate_errors("opening t"), closing(Client(sink, "tests")) as client:
         client.run("SELECT 1")
 
 

@@ -241,7 +241,7 @@ def test_rows_without_a_place_in_the_order_are_counted() -> None:
     rows: list[Row] = [(None, 1), (None, None), (1, None), (2, 2)]
     for relation, wanted in ((CHANGES, 2), (FALLBACK, 2), (NEW_ROWS, 2)):
         polled = PolledSqlTable(Table(rows, relation).ask, relation, Dialect(), "table t")
-        assert polled.unordered() == wanted
+        assert polled.unordered_rows() == wanted
 
 
 def steps(polled: PolledSqlTable[Column], start: PolledPosition) -> Iterator[PlannedSpan]:

@@ -132,7 +132,7 @@ def test_masking_a_text_asks_no_api(api: Api) -> None:
     flow = _flow()
     assert mask("it says hunter44", [flow]) == "it says hunter44"
     assert api.answers == []
-    flow.resolved()
+    flow.resolve()
     asked = len(api.answers)
     cluster.forget()
     assert mask("it says hunter44", [flow]) == "it says ***"
@@ -284,7 +284,7 @@ def _flow() -> Flow:
 def test_all_that_is_missing_is_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATAFLOW_SECRET__SHOP__KAFKA__TOPIC", "orders")
     with pytest.raises(PermanentError) as caught:
-        _flow().resolved()
+        _flow().resolve()
     first, *lines = str(caught.value).splitlines()
     assert first == "2 values of Secrets are missing: shop/kafka/brokers, shop/pg/dsn"
     assert [line.partition(":")[0] for line in lines] == [
@@ -325,7 +325,7 @@ def test_a_flow_without_secrets_asks_nobody(api: Api) -> None:
     source = MemoryOffsetSource(store="s", topic="t")
     sink = PostgresqlSink.model_validate({"connectionString": "postgresql://u@h/db", "table": "t"})
     flow = Flow("shop", "a", source, (Branch(sink),), secrets=Secrets("shop"))
-    assert replace(flow.resolved()) == flow
+    assert replace(flow.resolve()) == flow
     assert api.answers == []
 
 
@@ -371,7 +371,7 @@ def test_a_file_of_another_namespace_must_be_listed(
     (flow,) = loaded.flows
     monkeypatch.delenv("DATAFLOW_SECRET_NAMESPACES")
     with pytest.raises(PermanentError, match=said):
-        flow.resolved()
+        flow.resolve()
 
 
 def test_a_secret_may_not_name_a_file_of_another_namespace() -> None:

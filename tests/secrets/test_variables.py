@@ -135,10 +135,10 @@ def test_a_variable_of_another_namespace_must_be_listed(
     allowed = load(tmp_path)
     assert [str(one) for one in allowed.findings] == []
     (flow,) = allowed.flows
-    flow.resolved()
+    flow.resolve()
     monkeypatch.delenv("DATAFLOW_SECRET_NAMESPACES")
     with pytest.raises(PermanentError) as caught:
-        flow.resolved()
+        flow.resolve()
     assert SAID in str(caught.value)
     assert "planted" not in str(caught.value)
 

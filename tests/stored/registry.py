@@ -58,7 +58,7 @@ def asset(store: Store) -> dg.AssetKey:
 def _die(store: Store, instance: dg.DagsterInstance) -> None:
     """Once one flow has left, and the rows of the other one are told."""
     while True:
-        left = Departures(instance).known(flows(store))
+        left = Departures(instance).by_flow(flows(store))
         if left and instance.get_latest_materialization_event(asset(store)):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.1)

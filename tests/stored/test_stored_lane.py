@@ -34,7 +34,7 @@ def test_a_lane_goes_on_after_one_of_an_earlier_version_was_killed(
         assert list(Departures(instance).of([goes_on, leaves])) == [leaves.id]
         claims = Claims(instance, f"lane:{LANE}")
         (record,) = instance.get_run_records()
-        assert claims.held(record.dagster_run)
+        assert claims.is_held(record.dagster_run)
         assert Heartbeat(instance, f"lane:{LANE}").last(run_id) > 0
         assert claims.bury(record)
         (branch,) = goes_on.branches

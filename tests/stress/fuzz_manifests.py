@@ -216,7 +216,7 @@ def _of(file: Path, loaded: Loaded) -> Loaded:
 def _resolved(flow: Flow) -> str:
     """What a run would do first, as far as no server is needed; what was found, or said."""
     try:
-        whole = flow.resolved()
+        whole = flow.resolve()
         for branch in whole.branches:
             if isinstance(branch.sink, PostgresqlSink):
                 dsn.conninfo(branch.sink.dsn(), "fuzz")

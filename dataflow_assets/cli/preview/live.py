@@ -47,7 +47,7 @@ def waiting(flow: Flow, limit: int) -> Found:
 
     Raises TransientError or PermanentError where the source cannot be looked into.
     """
-    resolved = flow.resolved()
+    resolved = flow.resolve()
     with closing(resolved.source.open(flow.id)) as session:
         after, place = _stands(resolved, session)
         rows = _peek(resolved, session, after, limit)[:limit]

@@ -17,7 +17,7 @@ from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import NotJson, Record, text
 from dataflow_assets.records.step import Context
-from dataflow_assets.records.wrapped import unwrapped
+from dataflow_assets.records.wrapped import unwrap
 from dataflow_assets.testing import Out, Rejected, Result, outcome
 
 _OBJECTS = JsonDecoder(pa.schema([]), "ignore")
@@ -78,7 +78,7 @@ class Tracer(Chain):
             return None
         body = record.text
         if sink.traits.unwraps and not isinstance(record.body, NotJson):
-            body = text(unwrapped(record.body))
+            body = text(unwrap(record.body))
         if body is None:
             return None  # a tombstone: the source says what it means
         decoded = _OBJECTS.decode(pa.array([body], pa.binary()), pa.array([0], pa.int64()))

@@ -42,15 +42,15 @@ def connect(text: str, name: str) -> Client:
         except Failure as failure:
             if trouble := _of_tls(parsed, host, port, failure):
                 raise TlsFailure(f"no connection to {host}:{port}: {trouble}") from None
-            if failure.answered or number == len(parsed.hosts):
-                where = "" if failure.answered else f"no connection to {host}:{port}: "
+            if failure.is_answer or number == len(parsed.hosts):
+                where = "" if failure.is_answer else f"no connection to {host}:{port}: "
                 message = dsn.scrub(where + failure.message, text)
                 raise Failure(message, failure.code, failure.status) from None
     raise AssertionError  # there is at least one host
 
 
 def _of_tls(parsed: dsn.Dsn, host: str, port: int, failure: Failure) -> str:
-    if failure.answered or failure.status is not None or not parsed.secure:
+    if failure.is_answer or failure.status is not None or not parsed.secure:
         return ""
     return handshake.trouble(dsn.material(parsed), (host, port), _OPTIONS)
 
@@ -178,7 +178,7 @@ def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:
     }
 
 
-def known(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
+def known_settings(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those that the server has: versions differ."""
     ours = {"wait_end_of_query"}  # of the HTTP interface
     return {k: v for k, v in settings.items() if k in ours or k in client.server_settings}
@@ -196,25 +196,25 @@ def insert_rows(
             table,
             column_names=list(rows[0]),
             insert_block=body,
-            settings=known(client, settings),
+            settings=known_settings(client, settings),
             fmt="JSONEachRow",
         )
 
 
 def quote(*names: str) -> str:
     """Identifiers as SQL takes them, joined by dots."""
-    return ".".join(f"`{_escaped(name, '`')}`" for name in names)
+    return ".".join(f"`{_escape(name, '`')}`" for name in names)
 
 
 def literal(text: str) -> str:
-    return f"'{_escaped(text, chr(39))}'"
+    return f"'{_escape(text, chr(39))}'"
 
 
-def listed(names: Sequence[str]) -> str:
+def name_list(names: Sequence[str]) -> str:
     return ", ".join(quote(name) for name in names)
 
 
-def _escaped(text: str, mark: str) -> str:
+def _escape(text: str, mark: str) -> str:
     return text.replace("\\", "\\\\").replace(mark, f"\\{mark}")
 
 

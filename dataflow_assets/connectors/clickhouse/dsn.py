@@ -13,7 +13,7 @@ from functools import cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
+from dataflow_assets.sdk.connection_strings import foreign, unescape, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.secrets.tls import Material, Tls, names_one, pem
 
@@ -89,7 +89,7 @@ def parse(text: str) -> Dsn:
         hosts=tuple((host, port) for host, port, _ in found),
         database=unquote(match["database"] or "") or query.get("database") or "default",
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
-        password=unescaped(match["password"] or "") or query.get("password", ""),
+        password=unescape(match["password"] or "") or query.get("password", ""),
         secure=secure,
         verify=not _flag(query, "skip_verify") or bool(query.get("ca_cert")),
         files=_files(query, secure=secure),

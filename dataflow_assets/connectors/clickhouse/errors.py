@@ -163,12 +163,12 @@ class Failure(ServerFailure):
         """By the code; a table's expressions may refuse a row with any."""
         if self.code in _OF_TABLE:
             return Fault.OUTSIDE
-        if self.kind is Kind.PERMANENT and self.answered:
+        if self.kind is Kind.PERMANENT and self.is_answer:
             return Fault.LIKELY if self.code in _LIKELY.values() else Fault.OPEN
         return Fault.ROW if self.kind is Kind.REFUSED else Fault.OUTSIDE
 
     @property
-    def answered(self) -> bool:
+    def is_answer(self) -> bool:
         """False where what was asked may have been done all the same."""
         return self.code is not None
 

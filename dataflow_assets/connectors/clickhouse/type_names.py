@@ -24,7 +24,7 @@ class Type:
     @classmethod
     def of(cls, text: str) -> Type:
         name, _, rest = text.strip().partition("(")
-        return cls(name.strip(), tuple(listed(rest.rstrip().removesuffix(")"))) if rest else ())
+        return cls(name.strip(), tuple(split_list(rest.rstrip().removesuffix(")"))) if rest else ())
 
     @property
     def nullable(self) -> bool:
@@ -42,7 +42,7 @@ class Type:
         return self
 
     @property
-    def spelled(self) -> str:
+    def spelling(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
 
     def names(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class Type:
         """Of a tuple: names, counted from 1 where there are none, and types."""
         for number, argument in enumerate(self.arguments, 1):
             named = _ELEMENT.match(argument.strip())
-            name = unquoted(named[1]) if named else str(number)
+            name = unquote(named[1]) if named else str(number)
             yield name, Type.of(named[2] if named else argument)
 
     def inside(self) -> Iterator[Type]:
@@ -66,7 +66,7 @@ class Type:
             yield from chain.from_iterable(each.inside() for _, each in bare.elements())
 
 
-def unquoted(name: str) -> str:
+def unquote(name: str) -> str:
     """A name as the catalogue spells it, without its backticks."""
     return _text(name) if name.startswith("`") else name
 
@@ -75,6 +75,6 @@ def _text(quoted: str) -> str:
     return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), quoted[1:-1])
 
 
-def listed(text: str, comma: str = ",") -> Iterator[str]:
+def split_list(text: str, comma: str = ",") -> Iterator[str]:
     """Returns what stands between commas that are in no parentheses and no quotes."""
     return arguments(text, "'`", comma, escapes=True)

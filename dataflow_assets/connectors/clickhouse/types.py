@@ -128,7 +128,7 @@ def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
     return typed_field(checked_name(name), arrow, mark, nullable=kind.nullable, notes=notes)
 
 
-def selected(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:
+def select_expression(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:
     """The expression whose values are those of `field`."""
     kind = Type.of(text)
     if _is_json(kind, as_json):
@@ -145,17 +145,17 @@ def digits(text: str) -> int | None:
     return 0 if bare.name in {*DAYS, "DateTime", "DateTime32"} else None
 
 
-def declared(column: pa.Field) -> str:
+def declaration(column: pa.Field) -> str:
     """The narrowest ClickHouse type that loses nothing of an interchange field's values."""
     metadata = column.metadata or {}
     if hint := metadata.get(CLICKHOUSE_TYPE):
         return str(hint.decode())
-    name = _declared(column.type, kind_of(column))
+    name = _declaration(column.type, kind_of(column))
     wrapped = column.nullable and not name.startswith(("Array(", "Map(", "Tuple("))
     return f"Nullable({name})" if wrapped else name
 
 
-def _declared(arrow: pa.DataType, kind: Kind | None) -> str:
+def _declaration(arrow: pa.DataType, kind: Kind | None) -> str:
     if kind is not None:
         return "UUID" if kind == Kind.UUID else "String"
     if pa.types.is_decimal(arrow):
@@ -163,11 +163,11 @@ def _declared(arrow: pa.DataType, kind: Kind | None) -> str:
     if pa.types.is_timestamp(arrow):
         return f"DateTime64({9 if arrow.unit == 'ns' else 6}, 'UTC')"
     if pa.types.is_list(arrow):
-        return f"Array({declared(arrow.value_field)})"
+        return f"Array({declaration(arrow.value_field)})"
     if pa.types.is_map(arrow):  # of frames only
-        return f"Map({_declared(arrow.key_type, None)}, {declared(arrow.item_field)})"
+        return f"Map({_declaration(arrow.key_type, None)}, {declaration(arrow.item_field)})"
     if pa.types.is_struct(arrow):
-        return f"Tuple({', '.join(f'{quote(each.name)} {declared(each)}' for each in arrow)})"
+        return f"Tuple({', '.join(f'{quote(each.name)} {declaration(each)}' for each in arrow)})"
     return _SIMPLE.get(arrow, "String")
 
 
@@ -229,7 +229,7 @@ def _cast(kind: Type) -> str:
         text = f"DateTime64({9 if fraction(bare) > 6 else 6}, 'UTC')"
     else:
         rule = _BY_NAME.get(bare.name)
-        text = (rule and rule.cast) or bare.spelled
+        text = (rule and rule.cast) or bare.spelling
     return f"Nullable({text})" if kind.nullable and not text.startswith("Nullable(") else text
 
 

@@ -55,7 +55,7 @@ class Folder:
         base = f"{self._root}/{below}".rstrip("/")
         s3 = self._options.on_s3
         chosen = fs.FileSelector(base, True, recursive=True) if s3 else list(_paths(base))
-        found = (self._stored(info) for info in self._files.get_file_info(chosen))
+        found = (self._as_stored(info) for info in self._files.get_file_info(chosen))
         return sorted((one for one in found if one), key=lambda one: one.name)
 
     def check(self) -> None:
@@ -73,9 +73,9 @@ class Folder:
 
     def stat(self, name: str) -> Stored | None:
         """A file as it is now; None where there is none."""
-        return self._stored(self._files.get_file_info(self._path(name)))
+        return self._as_stored(self._files.get_file_info(self._path(name)))
 
-    def _stored(self, info: fs.FileInfo) -> Stored | None:
+    def _as_stored(self, info: fs.FileInfo) -> Stored | None:
         if info.type != fs.FileType.File:
             return None
         changed = info.mtime_ns or 0
@@ -110,7 +110,7 @@ class Folder:
                 file.write(content)
             return
         self._parent(name)
-        self._unfinished(content).rename(self._path(name))
+        self._write_unfinished(content).rename(self._path(name))
         self._sync_parent(name)
 
     def put_new(self, name: str, content: bytes) -> bool:
@@ -118,7 +118,7 @@ class Folder:
         if self._options.on_s3:
             return put_new(self._options.store, self._path(name), content)
         self._parent(name)
-        unfinished = self._unfinished(content)
+        unfinished = self._write_unfinished(content)
         try:
             Path(self._path(name)).hardlink_to(unfinished)
         except FileExistsError:
@@ -128,7 +128,7 @@ class Folder:
         self._sync_parent(name)
         return True
 
-    def _unfinished(self, content: bytes) -> Path:
+    def _write_unfinished(self, content: bytes) -> Path:
         """A durable file of the disk that has no name yet: a crash leaves it where nobody looks."""
         name = f"{UNFINISHED}/{uuid.uuid4().hex}"
         self._parent(name)
@@ -228,10 +228,10 @@ def _s3(folder: FilesConnection) -> fs.S3FileSystem:
     )
 
 
-def hidden(name: str) -> bool:
-    """Whether readers of folders leave a file out: `_...` and `....` in any part of its path."""
+def is_hidden(name: str) -> bool:
+    """Returns whether readers leave a file out: `_...` and `....` in any part of its path."""
     return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def visible(files: list[Stored]) -> Iterator[Stored]:
-    return (one for one in files if not hidden(one.name) and one.size)
+    return (one for one in files if not is_hidden(one.name) and one.size)

@@ -25,7 +25,7 @@ _DAMAGED = ("BadGzipFile", "Truncated compressed stream", "decompress failed")
 
 
 @contextmanager
-def translated(folder: FilesConnection, doing: str) -> Iterator[None]:
+def translate_errors(folder: FilesConnection, doing: str) -> Iterator[None]:
     """Turns errors of the disk, of Arrow and of HTTP into ours."""
     try:
         yield

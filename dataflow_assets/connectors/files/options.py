@@ -101,18 +101,18 @@ class FilesConnection(Connector):
     def address(self) -> Address:
         """files, the store's host or `disk`, the bucket, the folder."""
         if not self.on_s3:
-            return Address("files", "disk", None, _dotted(self.root.strip("/")))
+            return Address("files", "disk", None, _with_dots(self.root.strip("/")))
         bucket, _, prefix = self.root.partition("/")
         host = urlsplit(self.s3_endpoint or "").netloc.rpartition("@")[2]
         connection = host.replace(":", "-").replace(".", "-") or "s3"
-        return Address("files", connection, bucket, _dotted(prefix))
+        return Address("files", connection, bucket, _with_dots(prefix))
 
     def spellings(self) -> tuple[str | SecretRef, ...]:
         """The store's endpoint, or the whole path where there is none."""
         return (self.s3_endpoint or self.path,)
 
 
-def _dotted(path: str) -> str:
+def _with_dots(path: str) -> str:
     """A path with dots between its parts; a dot inside a part is none of those."""
     return path.replace("%", "%25").replace(".", "%2E").replace("/", ".")
 

@@ -62,26 +62,26 @@ def columns(schema: AvroSchema) -> list[ice.NestedField]:
         ValueError where the schema is not that of a record with fields.
     """
     optional = schema.optional_record()
-    root = schema.resolved(optional[0].root if optional else schema.root)
+    root = schema.resolve(optional[0].root if optional else schema.root)
     if not isinstance(root, dict) or root["type"] != "record" or not root["fields"]:
         raise ValueError("it is not the schema of a record with fields")
     return [_field(schema, one["name"], one["type"], inside=False) for one in root["fields"]]
 
 
 def _field(schema: AvroSchema, name: str, kind: Schema, *, inside: bool) -> ice.NestedField:
-    found = schema.resolved(kind)
+    found = schema.resolve(kind)
     nulls = any(map(is_null, found)) if isinstance(found, list) else is_null(found)
-    type_, doc = _typed(schema, kind, inside=inside)
+    type_, doc = _column_type(schema, kind, inside=inside)
     return ice.NestedField(NO_ID, name, type_, doc=doc, required=not nulls)
 
 
-def _typed(schema: AvroSchema, kind: Schema, *, inside: bool) -> Typed:
-    found = schema.resolved(kind)
+def _column_type(schema: AvroSchema, kind: Schema, *, inside: bool) -> Typed:
+    found = schema.resolve(kind)
     if isinstance(found, list):
         some = non_null(found)
         if len(some) > 1:
             return ice.StringType(), COMMENTS[Kind.JSON]
-        return _typed(schema, some[0] if some else "null", inside=inside)
+        return _column_type(schema, some[0] if some else "null", inside=inside)
     if isinstance(found, str):
         return _SIMPLE[found], None
     if logical_type(found):

@@ -98,7 +98,7 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         )
 
     @override
-    def begun(self, table: Table) -> Table:
+    def begin(self, table: Table) -> Table:
         """Raises PermanentError for a store in which two drivers could take the same number."""
         number, metadata = self._newest(table.name())
         text = self.metadata_files.read(table.name(), number)

@@ -38,7 +38,7 @@ from dataflow_assets.connectors.iceberg import new_tables
 from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
-from dataflow_assets.connectors.iceberg.errors import translated, unknown_reference
+from dataflow_assets.connectors.iceberg.errors import translate_errors, unknown_reference
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.table_catalog import CONFLICTS, TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
@@ -188,12 +188,12 @@ class NessieCatalog(BoundedCatalog):
         """
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(self, identifier, io, metadata.location)
-        made: Table = self.register_table(identifier, new_tables.written(io, metadata))
+        made: Table = self.register_table(identifier, new_tables.write_metadata(io, metadata))
         new_tables.check_made(self, made, metadata)
         return made
 
     @override
-    def begun(self, table: Table) -> Table:
+    def begin(self, table: Table) -> Table:
         """With an empty first snapshot, which one of several writers adds.
 
         It is added on a fixed commit of the branch: whoever changes the table at the same time
@@ -202,7 +202,7 @@ class NessieCatalog(BoundedCatalog):
         for _ in range(CONFLICTS):
             if table.metadata.current_snapshot_id is not None:
                 return table
-            fixed = self._fixed().load_table(table.name())
+            fixed = self._at_head().load_table(table.name())
             fixed.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"  # in memory only
             if fixed.metadata.current_snapshot_id is None:
                 with (
@@ -214,7 +214,7 @@ class NessieCatalog(BoundedCatalog):
             table = self.load_table(table.name())
         raise TransientError(f"table {'.'.join(table.name())} gets no first snapshot")
 
-    def _fixed(self) -> NessieCatalog:
+    def _at_head(self) -> NessieCatalog:
         """The catalog on the commit that the branch is at."""
         branch = self._nessie.branch
         head = self._ask(f"api/v2/trees/{quote(branch, safe='')}", {})["reference"]["hash"]
@@ -275,7 +275,7 @@ def connect(settings: CatalogConnection, what: str = "reach the catalog of") -> 
     key = (os.getpid(), repr(sorted(properties.items())))
     found = _catalogs.get(key)
     if found is None or time.monotonic() - found.connected_at > SHARED_SECONDS:
-        with translated(settings, what):
+        with translate_errors(settings, what):
             found = _catalog(settings, properties)
         _catalogs[key] = found
     return found

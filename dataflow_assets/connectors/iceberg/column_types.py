@@ -82,11 +82,11 @@ def _type(tokens: _Tokens) -> pa.DataType:
     if word == "fixed":
         return pa.binary(*_numbers(tokens, 1))
     if word in ("list", "struct", "map"):
-        return _nested(word, tokens)
+        return _nested_type(word, tokens)
     raise ValueError(f"unknown type {word!r}; allowed: {', '.join(NAMES)}")
 
 
-def _nested(word: str, tokens: _Tokens) -> pa.DataType:
+def _nested_type(word: str, tokens: _Tokens) -> pa.DataType:
     tokens.take("<")
     if word == "list":
         kind = pa.list_(pa.field("element", _type(tokens)))

@@ -122,7 +122,7 @@ class CatalogConnection(Connector):
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
         """Credentials that are not sent, and keys of a client that is not there."""
-        sent = self._sent
+        sent = self._credentials_key
         said = f"is not sent: {sent} is" if sent else "is not sent: authenticationType is NONE"
         basic = self.basic_auth
         whole = basic is None or basic.complete  # else another note says what is missing
@@ -134,7 +134,7 @@ class CatalogConnection(Connector):
                 yield name, "has no effect without oauth2ClientID"
 
     @property
-    def _sent(self) -> str:
+    def _credentials_key(self) -> str:
         """The key of the credentials that are sent; empty where none are."""
         kind, basic = self.authentication_type, self.basic_auth
         if self._given("bearer_token") and kind in ("AUTO", "BEARER"):
@@ -236,15 +236,18 @@ class CatalogConnection(Connector):
         return place | self._authentication() | self._file_properties()
 
     def _authentication(self) -> dict[str, Any]:
-        sent = self._sent
+        sent = self._credentials_key
         if sent == "bearerToken":
             token = one_word(_text(self.bearer_token), "bearerToken")
             return {"token": token} | self._token_server()
         if sent == "oauth2ClientID":
             return {"credential": self._client()} | self._token_server()
         if (basic := self.basic_auth) is not None and sent:
-            user = _filled(basic.username, "basicAuth.username")
-            both = {"username": user, "password": _filled(basic.password, "basicAuth.password")}
+            user = _declared_credential(basic.username, "basicAuth.username")
+            both = {
+                "username": user,
+                "password": _declared_credential(basic.password, "basicAuth.password"),
+            }
             return {"auth": {"type": "basic", "basic": both}}
         return {"auth": {"type": "noop"}}
 
@@ -258,7 +261,9 @@ class CatalogConnection(Connector):
         return f"{client}:{self._credential('oauth2_client_secret')}"
 
     def _credential(self, name: str) -> str:
-        return _filled(getattr(self, name), type(self).model_fields[name].alias or name)
+        return _declared_credential(
+            getattr(self, name), type(self).model_fields[name].alias or name
+        )
 
     def _token_server(self) -> dict[str, str]:
         return {"oauth2-server-uri": self.token_endpoint, "scope": self.oauth2_scope}
@@ -281,7 +286,7 @@ def _text(value: SecretStr | str | None) -> str:
     return value.get_secret_value() if isinstance(value, SecretStr) else value or ""
 
 
-def _filled(value: SecretStr | str | None, option: str) -> str:
+def _declared_credential(value: SecretStr | str | None, option: str) -> str:
     """A credential that is declared. Raises PermanentError where its Secret is empty.
 
     Without one the flow would ask as somebody else, or as nobody.

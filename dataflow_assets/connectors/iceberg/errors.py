@@ -16,7 +16,7 @@ from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.causes import cause, no_room, store_silence
-from dataflow_assets.sdk.handshake import Options, refused
+from dataflow_assets.sdk.handshake import Options, refusal
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
 _OPTIONS = Options("REQUESTS_CA_BUNDLE in the environment", "", "", "the address of the catalog")
@@ -54,7 +54,7 @@ _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
 
 
 @contextmanager
-def translated(settings: CatalogConnection, what: str) -> Iterator[None]:
+def translate_errors(settings: CatalogConnection, what: str) -> Iterator[None]:
     """Turns what PyIceberg, requests and the object store raise into our errors."""
     try:
         yield
@@ -78,11 +78,11 @@ def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowE
     if isinstance(error, ValidationError):
         return PermanentError(_foreign_answer(error, settings, where, text))
     if (answer := _of_the_token_server(error, settings)) is not None:
-        return _unserved(answer, f"{where}: no token from {settings.token_endpoint}")
-    if why := refused(error, "", "the catalog's address", _OPTIONS):
+        return _status_error(answer, f"{where}: no token from {settings.token_endpoint}")
+    if why := refusal(error, "", "the catalog's address", _OPTIONS):
         return PermanentError(f"{where}: {why}")
     if isinstance(error, RequestException) and error.response is None:
-        return TransientError(f"{where}: {_unanswered(error)}")
+        return TransientError(f"{where}: {_no_answer(error)}")
     if isinstance(error, _DOWN):
         return TransientError(f"{text}{no_room(text)}")
     if isinstance(error, ice.NoSuchTableError):
@@ -108,7 +108,7 @@ def _of_the_token_server(error: Exception, settings: CatalogConnection) -> Respo
     return answer if answer is not None and answer.request.url == endpoint else None
 
 
-def _unserved(answer: Response, what: str) -> DataflowError:
+def _status_error(answer: Response, what: str) -> DataflowError:
     status = answer.status_code
     if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return TransientError(f"{what}: HTTP status {status}")
@@ -134,7 +134,7 @@ def unknown_reference(nessie: NessieConnection, path: str) -> PermanentError:
     )
 
 
-def _unanswered(error: RequestException) -> str:
+def _no_answer(error: RequestException) -> str:
     asked = urlsplit(str(error.request.url or "")) if error.request else None
     who = f" from {asked.hostname}:{asked.port or _PORTS.get(asked.scheme)}" if asked else ""
     return (

@@ -82,11 +82,11 @@ def _members(node: Node, path: str, inside: Inside) -> list[ice.NestedField]:
 def _field(node: Node, name: str, path: str, inside: Inside) -> ice.NestedField:
     place = f"{path}{name}"
     kinds, found = _kinds(node, f"property {place}")
-    type_, doc = _typed(kinds - {"null"}, found, place, inside)
+    type_, doc = _column_type(kinds - {"null"}, found, place, inside)
     return ice.NestedField(NO_ID, name, type_, doc=doc, required="null" not in kinds)
 
 
-def _typed(kinds: frozenset[str], node: Node, path: str, inside: Inside) -> Typed:
+def _column_type(kinds: frozenset[str], node: Node, path: str, inside: Inside) -> Typed:
     if kinds == {"integer", "number"}:
         return ice.DoubleType(), None
     if len(kinds) != 1:
@@ -129,7 +129,7 @@ def _element(node: Node, key: str, name: str, path: str, inside: Inside) -> ice.
 
 def _kinds(node: Node, where: str) -> tuple[frozenset[str], Node]:
     """The JSON types of a schema's values, and the schema that says more about them."""
-    node = _resolved(node, where)
+    node = _resolve(node, where)
     found = node.schema if isinstance(node.schema, dict) else {}
     key = "anyOf" if "anyOf" in found else "oneOf"
     if key not in found or {"type", "properties"} & found.keys():
@@ -162,7 +162,7 @@ def _check_listed(node: Node, kinds: frozenset[str], listing: Any, where: str) -
 
 def _names(node: Node, where: str) -> set[str]:
     """The names, or patterns of names, of all properties that a schema tells of."""
-    node = _followed(node, where)
+    node = _follow(node, where)
     if not isinstance(node.schema, dict):
         return set()
     found = {*node.schema.get("properties", ()), *node.schema.get("patternProperties", ())}
@@ -188,15 +188,15 @@ def _choice(node: Node, schema: Any, keyword: str, where: str) -> Node:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _followed(node: Node, where: str) -> Node:
+def _follow(node: Node, where: str) -> Node:
     try:
-        return node.resolved()
+        return node.resolve()
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _resolved(node: Node, where: str) -> Node:
-    found = _followed(node, where)
+def _resolve(node: Node, where: str) -> Node:
+    found = _follow(node, where)
     if found.schema is False:
         raise ValueError(f"{where}: the schema false allows no value")
     if isinstance(found.schema, dict) and (wrong := [k for k in _SHAPING if k in found.schema]):

@@ -60,15 +60,15 @@ def parse_term(text: str) -> Term:
     if found is None:
         raise ValueError(f"cannot read {text!r}; write {_EXAMPLES}")
     if found["bare"]:
-        return Term(_unquoted(found["bare"]))
+        return Term(_unquote(found["bare"]))
     name = found["name"].lower()
     name = name[:-1] if name in ("years", "months", "days", "hours") else name
     if name not in TRANSFORMS:
         raise ValueError(f"{text!r}: unknown transform {name!r}; write {_EXAMPLES}")
-    return Term(_unquoted(found["inner"]), name, _number(text, name, found["number"]))
+    return Term(_unquote(found["inner"]), name, _number(text, name, found["number"]))
 
 
-def _unquoted(column: str) -> str:
+def _unquote(column: str) -> str:
     """The column's name; in backticks, a backtick of its own stands twice."""
     return column[1:-1].replace("``", "`") if column.startswith("`") else column
 
@@ -95,4 +95,4 @@ def parse_order(text: str) -> Order:
         )
     descending = (found["way"] or "asc").lower() == "desc"
     first = not descending if found["nulls"] is None else found["nulls"].lower() == "first"
-    return Order(_unquoted(found["column"]), descending, first)
+    return Order(_unquote(found["column"]), descending, first)

@@ -54,9 +54,9 @@ class MetadataFiles:
         Raises PermanentError where the newest file cannot be read, or is another program's.
         """
         known = self._known.get(name)
-        found = self._followed(name, known[0] + 1 if known else self._hinted(name), known)
-        if found is None and (listed := self._listed(name)):
-            found = self._followed(name, listed, None)
+        found = self._follow(name, known[0] + 1 if known else self._hinted_number(name), known)
+        if found is None and (listed := self._highest_number(name)):
+            found = self._follow(name, listed, None)
             if found is None:
                 raise PermanentError(
                     f"{self.path(name, listed)} cannot be read, and is the newest metadata file "
@@ -105,7 +105,7 @@ class MetadataFiles:
         """PyIceberg's access to the store of a location, with the catalog's properties."""
         return load_file_io(dict(self._properties), location)
 
-    def _followed(
+    def _follow(
         self, name: Identifier, number: int, found: tuple[int, TableMetadata] | None
     ) -> tuple[int, TableMetadata] | None:
         """From a number on to the last one that is there."""
@@ -122,12 +122,12 @@ class MetadataFiles:
             raise TransientError(f"{self.path(name, number)}: others commit faster than it is read")
         return found
 
-    def _hinted(self, name: Identifier) -> int:
+    def _hinted_number(self, name: Identifier) -> int:
         with suppress(FileNotFoundError, ValueError):
             return int(self._content(f"{self._folder(name)}/{HINT}"))
         return 0
 
-    def _listed(self, name: Identifier) -> int:
+    def _highest_number(self, name: Identifier) -> int:
         """The highest number in the folder; 0 where there is no table.
 
         Raises PermanentError for a table of another program, whose files have other names.
@@ -152,7 +152,7 @@ class MetadataFiles:
 
         Each looks behind its own writing whether there is a newer one.
         """
-        if self._hinted(name) > number:
+        if self._hinted_number(name) > number:
             return
         while True:
             self._write(f"{self._folder(name)}/{HINT}", str(number).encode())
@@ -163,7 +163,7 @@ class MetadataFiles:
 
     def _write(self, path: str, content: bytes) -> None:
         if not self._bucket.on_s3:
-            _unfinished(path, content).rename(_local(path))
+            _write_unfinished(path, content).rename(_local(path))
             return
         with self.io(path).new_output(path).create(overwrite=True) as file:
             file.write(content)
@@ -198,7 +198,7 @@ def _link(path: str, content: bytes) -> bool:
 
     The files that it names are durable by then: whoever writes one sees to that.
     """
-    unfinished = _unfinished(path, content)
+    unfinished = _write_unfinished(path, content)
     try:
         _local(path).hardlink_to(unfinished)
     except FileExistsError:
@@ -209,7 +209,7 @@ def _link(path: str, content: bytes) -> bool:
     return True
 
 
-def _unfinished(path: str, content: bytes) -> Path:
+def _write_unfinished(path: str, content: bytes) -> Path:
     """A durable file under a name that no reader looks for."""
     folder = _local(path).parent
     make_folder(folder)

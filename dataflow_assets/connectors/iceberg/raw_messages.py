@@ -34,7 +34,7 @@ def message_form(batch: pa.RecordBatch) -> pa.RecordBatch:
         return _texts(batch)
     if len(names) == 1 or WHOLE in names:
         return batch
-    return _wrapped(batch, [name for name in names if name != DATA])
+    return _wrap(batch, [name for name in names if name != DATA])
 
 
 def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -42,7 +42,7 @@ def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
-def _wrapped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+def _wrap(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     keys = _keys(names)
     fields = [batch.schema.field(name).with_name(keys[name]) for name in names]
     columns = [batch.column(name) for name in names]

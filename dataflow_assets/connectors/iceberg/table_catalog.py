@@ -37,7 +37,7 @@ class TableCatalog(Catalog, ABC):
             return found
         return None
 
-    def made(
+    def make(
         self,
         identifier: Identifier,
         schema: Schema,
@@ -86,7 +86,7 @@ class TableCatalog(Catalog, ABC):
                 return
         raise TransientError(f"namespace {'.'.join(namespace)} is changed by too many at once")
 
-    def begun(self, table: Table) -> Table:
+    def begin(self, table: Table) -> Table:
         """The table as it can be committed to; called once by whoever is about to write."""
         return table
 

@@ -82,10 +82,10 @@ class Broker:
         return self._client.admin
 
     @property
-    def denied(self) -> bool:
-        """Whether the client's login was refused: it would try again and again by itself."""
+    def is_denied(self) -> bool:
+        """Returns whether the client's login was refused: it would try again by itself."""
         self._hear()
-        return self._complaints.denied
+        return self._complaints.is_denied
 
     @property
     def _complaints(self) -> Complaints:
@@ -96,16 +96,16 @@ class Broker:
             asked = self.admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=TIMEOUT
             )
-            found = self.awaited(asked[self.name])
+            found = self.wait_for(asked[self.name])
             return Topic(str(found.topic_id), len(found.partitions))
 
         return self._patiently("describing the topic", ask, patience)
 
     def same(self, identity: str) -> Topic:
         """The topic as it is now. Raises TransientError when it is another one by now."""
-        return self.unchanged(self.topic(), identity)
+        return self.same_topic(self.topic(), identity)
 
-    def unchanged(self, found: Topic, identity: str) -> Topic:
+    def same_topic(self, found: Topic, identity: str) -> Topic:
         """The topic that was found, unless it is another one than it was."""
         if found.id != identity:
             raise TransientError(f"topic {self.name} was recreated while it was read")
@@ -137,11 +137,11 @@ class Broker:
         The latest offset of `committed` records lies before the first open transaction.
         """
         asked = self._partitions(topic)
-        return self._listed(asked, wanted, committed=committed) if asked else []
+        return self._list_offsets(asked, wanted, committed=committed) if asked else []
 
     def bounds(self, topic: Topic) -> Bounds:
         """Returns where each partition begins and ends for readers of committed records."""
-        lows, ends = self._asked(self._partitions(topic), [EARLIEST, LATEST], committed=True)
+        lows, ends = self._ask_offsets(self._partitions(topic), [EARLIEST, LATEST], committed=True)
         epochs = {p: one.leader_epoch for p, one in enumerate(ends)}
         return Bounds(
             {p: one.offset for p, one in enumerate(lows)},
@@ -149,13 +149,13 @@ class Broker:
             {p: epoch for p, epoch in epochs.items() if epoch is not None},
         )
 
-    def _listed(
+    def _list_offsets(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
     ) -> list[list[int]]:
-        found = self._asked(partitions, wanted, committed=committed)
+        found = self._ask_offsets(partitions, wanted, committed=committed)
         return [[one.offset for one in answer] for answer in found]
 
-    def _asked(
+    def _ask_offsets(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
     ) -> list[list[ListOffsetsResultInfo]]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -171,13 +171,13 @@ class Broker:
 
         return self._patiently("listing offsets", ask, PATIENCE)
 
-    def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
+    def committed_offsets(self, group: str, topic: Topic) -> dict[int, Committed]:
         """Returns what the group has committed, by partition."""
         with closing(Group(self._client.settings, group)) as asked:
             partitions = range(topic.partitions)
             return self._patiently(
                 f"reading the offsets of group {group} for",
-                lambda: asked.committed(self.name, partitions, TIMEOUT),
+                lambda: asked.committed_offsets(self.name, partitions, TIMEOUT),
                 LOADING,
             )
 
@@ -186,11 +186,11 @@ class Broker:
 
         The group's offsets are asked for first: that waits for a coordinator that is not ready.
         """
-        self.committed(group, topic)
+        self.committed_offsets(group, topic)
 
         def ask() -> list[str]:
             asked = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT)
-            found = self.awaited(asked[group]).members
+            found = self.wait_for(asked[group]).members
             return [f"{one.client_id} at {one.host.lstrip('/')}" for one in found]
 
         return self._patiently(f"looking for members of group {group}", ask, PATIENCE)
@@ -239,7 +239,7 @@ class Broker:
                 f"correct topic{self.probably()}"
             )
         where = f"kafka {self.bootstrap}: {what} {self.name}"
-        return self._complaints.explained(translate(error, where, self._complaints.last))
+        return self._complaints.explain(translate(error, where, self._complaints.last))
 
     def probably(self) -> str:
         """The name that was probably meant, for the end of a message: nothing, or a clause."""
@@ -254,7 +254,7 @@ class Broker:
         """Lets the client call back; it keeps its complaints until it is asked."""
         self.admin.poll(0)
 
-    def awaited(self, asked: Future[Any], deadline: float | None = None) -> Any:
+    def wait_for(self, asked: Future[Any], deadline: float | None = None) -> Any:
         """The answer. Raises PermanentError as soon as it is clear that none will come.
 
         Raises KafkaException where the client has made one up.
@@ -279,12 +279,12 @@ class Broker:
 
     def _id(self, asked: Future[Any]) -> Any:
         try:
-            return self.awaited(asked).topic_id
+            return self.wait_for(asked).topic_id
         except KafkaException as error:
             if (code(error) or 0) > 0:  # below are the client's own
                 return None
             raise
 
     def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
-        found = {partition.partition: self.awaited(answer) for partition, answer in asked.items()}
+        found = {partition.partition: self.wait_for(answer) for partition, answer in asked.items()}
         return [found[number] for number in sorted(found)]

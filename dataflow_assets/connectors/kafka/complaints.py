@@ -50,7 +50,7 @@ class Complaints:
         self.last, self._refused = "", None
 
     @property
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         """Returns whether the client's last login was refused, as far as it has been heard."""
         return self._refused is not None and self._refused.code() == _DENIED
 
@@ -62,10 +62,10 @@ class Complaints:
         error = self._refused
         if error is None or time.monotonic() - self._since < GRACE:
             return None
-        reason = _denied(error, self._cluster) if error.code() == _DENIED else self._of_tls(error)
+        reason = _denial(error, self._cluster) if error.code() == _DENIED else self._of_tls(error)
         return self._error(reason) if reason else None
 
-    def explained(self, error: DataflowError) -> DataflowError:
+    def explain(self, error: DataflowError) -> DataflowError:
         """The error, or what is behind it: why nobody will ever answer.
 
         Called once an answer has failed to come.
@@ -90,7 +90,7 @@ class Complaints:
         return PermanentError(f"kafka {self._cluster.bootstrap}: {reason}")
 
 
-def _denied(error: KafkaError, cluster: Cluster) -> str:
+def _denial(error: KafkaError, cluster: Cluster) -> str:
     words = _FRAME.sub("", _FRAME.sub("", error.str()))
     return (
         f"the broker refuses this client: {words}; check sasl.username, sasl.password and "

@@ -54,7 +54,7 @@ class Sasl(Spec):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
                 yield f"{name} is required: set {name} or {name}SecretRef"
 
-    def declared(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str]:
         """Mechanism, user name and password. Raises PermanentError where a secret is empty."""
         password = self.password.get_secret_value() if self.password else ""
         found = {"username": self.username or "", "password": password}
@@ -83,7 +83,7 @@ class KafkaConnection(Connector):
 
     @field_validator("security_protocol", mode="before")
     @classmethod
-    def _normalised(cls, value: Any) -> Any:
+    def _normalise(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         return value.strip().upper().replace("-", "_").replace(" ", "_") or None
@@ -157,7 +157,7 @@ class KafkaConnection(Connector):
                 "`.`, `_` and `-`, without spaces and line breaks"
             )
         material = self.tls.material() if self.tls else None
-        sasl = self.sasl.declared() if self.sasl else None
+        sasl = self.sasl.settings() if self.sasl else None
         return Cluster(self.bootstrap(), security(self.protocol, material, sasl), material)
 
     def bootstrap(self) -> str:

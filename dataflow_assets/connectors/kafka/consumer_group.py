@@ -51,13 +51,13 @@ class Group:
         self._name = group
         self._awaited: Counter[str] = Counter()  # answers, by topic
         self._refusals = set() if refusals is None else refusals
-        own = {"group.id": group, "on_commit": self._stored}
+        own = {"group.id": group, "on_commit": self._note_stored}
         self._consumer = Consumer({**settings, **SETTINGS, **own})
 
-    def committed(
+    def committed_offsets(
         self, topic: str, partitions: Iterable[int], seconds: float
     ) -> dict[int, Committed]:
-        """By partition; those without an offset are left out.
+        """Returns offsets by partition; partitions without an offset are left out.
 
         Raises:
             KafkaException: no answer, or none about one of the partitions: taken for one without an
@@ -118,7 +118,7 @@ class Group:
         """Waits for no answers about a topic any more."""
         del self._awaited[topic]
 
-    def _stored(self, error: KafkaError | None, positions: list[TopicPartition]) -> None:
+    def _note_stored(self, error: KafkaError | None, positions: list[TopicPartition]) -> None:
         for topic in {each.topic for each in positions}:
             self._awaited[topic] = max(0, self._awaited[topic] - 1)
         refused = [error] if error else [each.error for each in positions if each.error]

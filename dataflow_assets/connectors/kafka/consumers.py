@@ -72,13 +72,13 @@ class Consumers:
             one.consumer.close()
 
     @property
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         """Returns whether the login of one that waits was refused: it would try again by itself."""
         with self._lock:
-            return any(one.denied for one in self._idle)
+            return any(one.is_denied for one in self._idle)
 
     @contextmanager
-    def assigned(self, partitions: list[TopicPartition]) -> Iterator[Consumer]:
+    def assign(self, partitions: list[TopicPartition]) -> Iterator[Consumer]:
         """One that reads from there on; it is put back, and closed where enough of them wait."""
         with self._lock:
             one = self._idle.pop() if self._idle else None
@@ -90,7 +90,7 @@ class Consumers:
             one.consumer.assign(partitions)
             yield one.consumer
             one.consumer.unassign()
-            one.answered()
+            one.note_answer()
         except BaseException as error:
             refused = one.refusal(error)
             one.consumer.close()
@@ -122,12 +122,12 @@ class Introduced:
         self._met: dict[str, float] = {}
 
     @property
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         """Returns whether its login was refused since it was used last; only for one that waits."""
         self.consumer.poll(0)  # lets it call back
-        return self._complaints.denied
+        return self._complaints.is_denied
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """The cluster has answered: what it complained of before is over."""
         self._complaints.forget()
 
@@ -135,7 +135,7 @@ class Introduced:
         """What is behind an error: the cluster refuses the consumer; None where it does not."""
         if not isinstance(error, TransientError):
             return None
-        found = self._complaints.explained(error)
+        found = self._complaints.explain(error)
         return None if found is error else found
 
     def meet(self, partitions: Iterable[TopicPartition]) -> None:

@@ -82,7 +82,7 @@ class TopicAdmin(Broker):
         """A topic that this client may not see is not listed: HiddenTopic says so."""
         asked = self.admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT)
         try:
-            self.awaited(asked[self.name])
+            self.wait_for(asked[self.name])
         except KafkaException as error:
             if code(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise HiddenTopic(str(self.meaning("looking for", error))) from error
@@ -130,7 +130,7 @@ class TopicAdmin(Broker):
     def highs(self, partitions: Iterable[int]) -> dict[int, int]:
         """The next offset of each of these partitions, whether a transaction is open or not."""
         asked = [TopicPartition(self.name, number) for number in sorted(partitions)]
-        (found,) = self._listed(asked, [LATEST], committed=False) if asked else [[]]
+        (found,) = self._list_offsets(asked, [LATEST], committed=False) if asked else [[]]
         return {place.partition: high for place, high in zip(asked, found, strict=True)}
 
     def empty(self, below: Mapping[int, int]) -> None:

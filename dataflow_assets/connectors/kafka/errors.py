@@ -142,7 +142,7 @@ def _silence(what: str, complaint: str) -> str:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def prefix_errors(what: str) -> Iterator[None]:
     """The engine's errors inside with what was tried in front of them."""
     try:
         yield

@@ -25,18 +25,17 @@ def headers(message: Message) -> list[Header]:
     only the first is known; the others are UNREADABLE as a whole.
     """
     try:
-        return _listed(message)
+        return _list(message)
     except (SystemError, UnicodeDecodeError) as error:
         names = iter([_name(error)])
         sound: list[Header] = [
-            (next(names, UNREADABLE), one[1]) if _is_broken(one) else one
-            for one in _listed(message)
+            (next(names, UNREADABLE), one[1]) if _is_broken(one) else one for one in _list(message)
         ]
         message.set_headers([*sound])
         return sound
 
 
-def _listed(message: Message) -> list[Header]:
+def _list(message: Message) -> list[Header]:
     found: Any = _client_headers(message)
     return list(found or ())
 

@@ -22,7 +22,7 @@ from dataflow_assets.formats.sink_options import FormattedSink
 from dataflow_assets.formats.source_options import FormattedSource
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.records.paths.path import Path
-from dataflow_assets.records.placeholders import METADATA, interpolated
+from dataflow_assets.records.placeholders import METADATA, value_of
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Addition, Hint, OneOrMany, Requires
 
@@ -198,7 +198,7 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
         if value is not None:
-            interpolated(value, "")
+            value_of(value, "")
             if METADATA.search(value) or "${now}" in value:
                 raise ValueError("a key is made of the body alone: allowed is ${$.path}")
         return value

@@ -55,7 +55,7 @@ class Peek:
     def _reading(self, places: Mapping[Where, int]) -> Iterator[Consumer]:
         assert self._consumers is not None, "closed"  # noqa: S101 - a mistake of ours
         wanted = [TopicPartition(*where, offset) for where, offset in places.items()]
-        with self._consumers.assigned(wanted) as consumer:
+        with self._consumers.assign(wanted) as consumer:
             yield consumer
 
     def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
@@ -71,7 +71,7 @@ class Peek:
         if not places:
             return {}
         with self._reading(places) as consumer:
-            return _gathered(consumer, places, time.monotonic() + seconds)
+            return _gather(consumer, places, time.monotonic() + seconds)
 
     def read(self, positions: Mapping[int, int], most: int) -> dict[int, list[Message]]:
         """At most `most` whole records from each position on; fewer where the log ends."""
@@ -130,7 +130,7 @@ class Peek:
             consumers.leave()
 
 
-def _gathered(
+def _gather(
     consumer: Consumer, places: Mapping[Where, int], deadline: float
 ) -> dict[Where, list[Seen]]:
     found: dict[Where, list[Seen]] = {where: [] for where in places}

@@ -101,14 +101,14 @@ class Transaction:
             raise
 
     def begin(self) -> None:
-        self._guarded("beginning a transaction", self._begin)
+        self._guard("beginning a transaction", self._begin)
 
     def send(self, record: Outgoing, partition: int = -1) -> None:
         """One record; it may still be on its way when this returns."""
         more: dict[str, Any] = {"headers": list(record.headers)} if record.headers else {}
         if record.timestamp is not None:
             more["timestamp"] = record.timestamp
-        self._guarded(
+        self._guard(
             f"writing to {record.topic}",
             lambda: self._producer.produce(
                 record.topic, record.value, record.key, partition, **more
@@ -119,7 +119,7 @@ class Transaction:
         """Records without headers to one topic; waits while too many are on their way."""
         self._make_room(len(values))
         records = [{"value": v, "key": k} for v, k in zip(values, keys, strict=True)]
-        self._guarded(f"writing to {topic}", lambda: self._producer.produce_batch(topic, records))
+        self._guard(f"writing to {topic}", lambda: self._producer.produce_batch(topic, records))
         for record in records:
             if "_error" in record:
                 raise self._meaning(f"writing to {topic}", record["_error"])
@@ -173,8 +173,8 @@ class Transaction:
             self._producer.poll(0.01)
             self._check()
             if time.monotonic() > deadline:
-                silence = f"{self._what('writing')}: nothing moves{self._heard}"
-                raise self._complaints.explained(TransientError(silence))
+                silence = f"{self._what('writing')}: nothing moves{self._last_complaint}"
+                raise self._complaints.explain(TransientError(silence))
         self._check()
         self._batches.append(count)
 
@@ -205,7 +205,7 @@ class Transaction:
         if (refusal := self._complaints.refusal()) is not None:
             raise refusal
 
-    def _guarded(self, what: str, ask: Callable[[], Answer]) -> Answer:
+    def _guard(self, what: str, ask: Callable[[], Answer]) -> Answer:
         try:
             return ask()
         except KafkaException as error:
@@ -217,11 +217,11 @@ class Transaction:
             return Fenced(sentence)
         if error.code() in _ADVICE:
             return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
-        return self._complaints.explained(TransientError(sentence + self._heard))
+        return self._complaints.explain(TransientError(sentence + self._last_complaint))
 
     def _what(self, what: str) -> str:
         return f"kafka {self._bootstrap}, transactional id {self._name}: {what}"
 
     @property
-    def _heard(self) -> str:
+    def _last_complaint(self) -> str:
         return f" ({self._complaints.last})" if self._complaints.last else ""

@@ -23,7 +23,7 @@ Key = TypeVar("Key")
 Offsets = dict[int, int]
 
 
-def described(brokers: Sequence[Broker], patience: float) -> list[Topic | DataflowError]:
+def describe(brokers: Sequence[Broker], patience: float) -> list[Topic | DataflowError]:
     """Each broker's topic as it is now; one that is not there may come for so many seconds."""
 
     def ask(names: Sequence[str]) -> dict[str, Topic | Exception]:
@@ -36,7 +36,7 @@ def described(brokers: Sequence[Broker], patience: float) -> list[Topic | Datafl
             for name, one in _outcomes(brokers[0], asked)
         }
 
-    return _asked("describing the topic", brokers, ask, patience)
+    return _ask("describing the topic", brokers, ask, patience)
 
 
 def offsets(
@@ -57,7 +57,7 @@ def offsets(
         ]
         return _by_topic([dict(_outcomes(topics[0][0], answers)) for answers in asked])
 
-    return _asked("listing offsets", [broker for broker, _ in topics], ask, PATIENCE)
+    return _ask("listing offsets", [broker for broker, _ in topics], ask, PATIENCE)
 
 
 def _by_topic(
@@ -75,7 +75,7 @@ def _by_topic(
     return {**found, **failed}
 
 
-def _asked(
+def _ask(
     what: str,
     brokers: Sequence[Broker],
     ask: Callable[[Sequence[str]], Mapping[str, Answer | Exception]],
@@ -95,10 +95,10 @@ def _asked(
         time.sleep(0.1)
     if not all(isinstance(one, Exception) for one in found.values()):
         brokers[0].content()
-    return [_meant(what, broker, found[broker.name]) for broker in brokers]
+    return [_result(what, broker, found[broker.name]) for broker in brokers]
 
 
-def _meant(what: str, broker: Broker, answer: Answer | Exception) -> Answer | DataflowError:
+def _result(what: str, broker: Broker, answer: Answer | Exception) -> Answer | DataflowError:
     if isinstance(answer, DataflowError):  # of all of them: each has one of its own to raise
         return type(answer)(*answer.args)
     return broker.meaning(what, answer) if isinstance(answer, Exception) else answer
@@ -108,6 +108,6 @@ def _outcomes(broker: Broker, asked: Mapping[Key, Future[Any]]) -> Iterator[tupl
     deadline = time.monotonic() + TIMEOUT + 1
     for key, answer in asked.items():
         try:
-            yield key, broker.awaited(answer, deadline)
+            yield key, broker.wait_for(answer, deadline)
         except (KafkaException, FutureTimeout, PermanentError) as error:
             yield key, error

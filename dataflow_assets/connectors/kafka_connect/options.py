@@ -137,7 +137,7 @@ class KafkaConnectSourceOptions(MessageSource):
         return json_texts(self.credentials.get_secret_value()) if self.credentials else {}
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def hidden_values(self) -> frozenset[str]:
         """Values that must be shown nowhere; what references stand for is known in the host."""
         values = (*self._given.values(), *(self.config[key] for key in self._secret_keys))
         parts = (part for value in values for part in providers.literals(value))

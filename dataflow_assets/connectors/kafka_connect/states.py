@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.repeating import repeated
+from dataflow_assets.sdk.repeating import repeat
 
 Name = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED", "UNASSIGNED"]
 """As Kafka Connect calls them. PAUSED: a task is not polled, since the spool is full. UNASSIGNED:
@@ -54,7 +54,7 @@ def note_states(folder: Path, tasks: Callable[[], list[Name]]) -> AbstractContex
     Called by the host around calls into the connector, which may take minutes: a living connector
     must not seem to be gone. `tasks`: asked each time, at first here, then by a thread.
     """
-    return repeated(lambda: write(folder, "RUNNING", tasks()), WRITTEN, "states")
+    return repeat(lambda: write(folder, "RUNNING", tasks()), WRITTEN, "states")
 
 
 def read(folder: Path) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from dataflow_assets.connectors.kinesis.errors import EXPIRED, THROTTLED, Failure, failing
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 MOST_RECORDS = 10_000  # of one answer
 _PER_REQUEST = 0.2  # seconds between two requests to one shard
@@ -87,12 +87,12 @@ class Stream:
 
     def __init__(self, source: KinesisSourceOptions) -> None:
         self._name, self._title = source.stream, source.title
-        with translated(f"cannot open {self._title}"), failing():
+        with translate_errors(f"cannot open {self._title}"), failing():
             self._client = _client(source)
 
     def describe(self) -> Description:
         """Raises PermanentError where there is no such stream."""
-        with translated(f"cannot open {self._title}"), failing():
+        with translate_errors(f"cannot open {self._title}"), failing():
             answer = self._client.describe_stream_summary(StreamName=self._name)
         found = answer["StreamDescriptionSummary"]
         made: datetime = found["StreamCreationTimestamp"]
@@ -107,7 +107,7 @@ class Stream:
         """All shards whose records are still there."""
         found, asked = list[Shard](), {"StreamName": self._name}
         while asked:
-            with translated(f"cannot list the shards of {self._title}"), failing():
+            with translate_errors(f"cannot list the shards of {self._title}"), failing():
                 answer = self._client.list_shards(**asked)
             found += map(_shard, answer["Shards"])
             following = answer.get("NextToken")
@@ -155,7 +155,7 @@ class Stream:
         return False
 
     def _iterator(self, shard: str, begin: Mapping[str, Any]) -> str | None:
-        with translated(f"cannot read shard {shard} of {self._title}"), failing():
+        with translate_errors(f"cannot read shard {shard} of {self._title}"), failing():
             answer = self._client.get_shard_iterator(StreamName=self._name, ShardId=shard, **begin)
         found: str | None = answer.get("ShardIterator")
         return found
@@ -163,7 +163,7 @@ class Stream:
     def _records(self, shard: str, iterator: str, most: int) -> Mapping[str, Any]:
         """One answer; waits where other readers have used up what the shard gives."""
         until, pause = time.monotonic() + _PATIENCE, _PER_REQUEST
-        with translated(f"cannot read shard {shard} of {self._title}"):
+        with translate_errors(f"cannot read shard {shard} of {self._title}"):
             while True:
                 try:
                     with failing():

@@ -73,19 +73,19 @@ class Failure(ServerFailure):
         super().__init__(f"{code}: {self.message}")
 
     @property
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         """Returns whether the credentials were refused, or lack a permission."""
         return self.code in _DENIED or self.status == 403
 
     @property
     def transient(self) -> bool:
-        if self.denied or self.code in _ADVICE:
+        if self.is_denied or self.code in _ADVICE:
             return False
         return self.code in _LATER or self.status is None or self.status >= 500
 
     @override
     def error(self, what: str) -> DataflowError:
-        advice = _CREDENTIALS if self.denied else _ADVICE.get(self.code)
+        advice = _CREDENTIALS if self.is_denied else _ADVICE.get(self.code)
         text = f"{what}: {self.code}: {self.message}" + (f"; {advice}" if advice else "")
         return TransientError(text) if self.transient else PermanentError(text)
 

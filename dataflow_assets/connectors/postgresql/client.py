@@ -89,8 +89,8 @@ class TextLink(Link):
         if self.version < _OLDEST:
             self.close()
             raise Failure(
-                f"the server is PostgreSQL {named(self.version)}: sessions need settings that came "
-                "with 9.6, and sinks need PostgreSQL 14",
+                f"the server is PostgreSQL {version_name(self.version)}: sessions need settings "
+                "that came with 9.6, and sinks need PostgreSQL 14",
                 _UNSUPPORTED,
             )
         self._configure()
@@ -123,7 +123,7 @@ class TextLink(Link):
             for at in range(found.nfields)
         ]
 
-    def copied(self, query: str) -> Iterator[memoryview]:
+    def copy_out(self, query: str) -> Iterator[memoryview]:
         """The messages of a COPY TO STDOUT; ends only when the server says that it is complete."""
         try:
             yield from self._messages(query.encode())
@@ -158,7 +158,7 @@ class TextLink(Link):
         self, schema: str | None, table: str, names: list[str], form: str, blocks: Iterable[Block]
     ) -> None:
         listed = ", ".join(map(quote, names))
-        query = f"COPY {qualified(schema, table)} ({listed}) FROM STDIN (FORMAT {form})"
+        query = f"COPY {qualified_name(schema, table)} ({listed}) FROM STDIN (FORMAT {form})"
         try:
             with self._cursor.copy(query.encode()) as copy:
                 for block in blocks:
@@ -176,7 +176,7 @@ class BinaryLink(TextLink):
         self._copy(schema, table, rows.schema.names, "binary", copy_format.stream(rows))
 
 
-def qualified(schema: str | None, table: str) -> str:
+def qualified_name(schema: str | None, table: str) -> str:
     return f"{quote(schema)}.{quote(table)}" if schema else f"pg_temp.{quote(table)}"
 
 
@@ -188,7 +188,7 @@ def lock_name(link: Link, name: str) -> None:
     link.execute(_NAME_LOCK, name)
 
 
-def named(version: int) -> str:
+def version_name(version: int) -> str:
     """A server's version as people write it."""
     if version < 100_000:
         return f"{version // 10_000}.{version // 100 % 100}"
@@ -206,7 +206,7 @@ def unreachable(message: str, info: str, connection: str) -> Failure:
     code = None
     if trouble := connection_errors.of_tls(connection, message):
         return TlsFailure(f"no connection to {where}: {trouble}")
-    if connection_errors.refused(message):
+    if connection_errors.is_refusal(message):
         message = connection_errors.words(message)
         code = connection_errors.sqlstate(info)
     else:

@@ -33,7 +33,7 @@ _CODE = re.compile(r":  ([0-9A-Z]{5})$", re.MULTILINE)
 _WAITING = {pq.PollingStatus.READING, pq.PollingStatus.WRITING}
 
 
-def refused(message: str) -> bool:
+def is_refusal(message: str) -> bool:
     """True for what a server has answered, as opposed to silence: libpq writes `FATAL:  words`."""
     return ":  " in message or "fe_sendauth" in message
 

@@ -19,7 +19,7 @@ from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.connection_strings import foreign, unescaped, url
+from dataflow_assets.sdk.connection_strings import foreign, unescape, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.secrets.private_files import private_file
 from dataflow_assets.secrets.tls import Material, Tls, names_one, pem, warn_unchecked
@@ -219,7 +219,7 @@ def _from_url(text: str) -> dict[str, str] | None:
     host, port = _hosts(match["hosts"])
     found = {
         "user": unquote(match["user"] or ""),
-        "password": unescaped(match["password"] or ""),
+        "password": unescape(match["password"] or ""),
         "host": host,
         "port": port,
         "dbname": unquote(match["database"] or ""),

@@ -124,7 +124,7 @@ def transaction(connection: str, application: str) -> Iterator[TextLink]:
 
 
 @contextmanager
-def lent(connection: str) -> Iterator[TextLink]:
+def lend(connection: str) -> Iterator[TextLink]:
     """A link in autocommit, for questions and for statements that are whole by themselves."""
     pool = _pool(connection, "text")
     with _lend(pool, pool.room, _ALIVE) as link:

@@ -99,7 +99,7 @@ class Client:
         finally:
             statement.close()
 
-    def described(self, sql: str) -> list[tuple[str, str]]:
+    def describe(self, sql: str) -> list[tuple[str, str]]:
         """Names and types of what a query would answer; no row of it is read. Raises Failure."""
         statement = self.prepare(f"SELECT * FROM ({sql}) LIMIT 0")  # noqa: S608 - the caller's own
         statement.run()
@@ -222,7 +222,7 @@ def quote(*names: str) -> str:
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
-def listed(names: Sequence[str]) -> str:
+def name_list(names: Sequence[str]) -> str:
     return ", ".join(quote(name) for name in names)
 
 
@@ -244,13 +244,13 @@ def rows_of(columns: Mapping[str, str], values: Sequence[Sequence[Any]]) -> str:
 
 def rows_of_json(columns: Mapping[str, str], text: str) -> str:
     """The same from the rows as JSON: an array of arrays."""
-    return unnested(columns, literal(text))
+    return unnest(columns, literal(text))
 
 
-def unnested(columns: Mapping[str, str], text: str) -> str:
-    """The same from an expression of SQL whose value is such an array."""
+def unnest(columns: Mapping[str, str], text: str) -> str:
+    """Makes rows of an expression of SQL whose value is such an array."""
     kinds = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
-    names = listed(list(columns))
+    names = name_list(list(columns))
     return f"UNNEST(CAST(json_parse({text}) AS ARRAY(ROW({kinds})))) AS given ({names})"
 
 

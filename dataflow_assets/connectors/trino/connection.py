@@ -150,13 +150,13 @@ class TrinoConnection(NamedTable):
     def _connection(self) -> str:
         ref = self.server_url_secret_ref
         where = ref.name if ref else urlsplit(self.server_url or "").netloc
-        return slugify(f"{where} {_shown(self.catalog, self.catalog_secret_ref)}")
+        return slugify(f"{where} {_show(self.catalog, self.catalog_secret_ref)}")
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
         if self.server_url_secret_ref:
             return (self.server_url_secret_ref,)
-        return (f"{self.server_url}/{_shown(self.catalog, self.catalog_secret_ref)}",)
+        return (f"{self.server_url}/{_show(self.catalog, self.catalog_secret_ref)}",)
 
     @override
     def usual_schema(self) -> str:
@@ -184,5 +184,5 @@ class TrinoConnection(NamedTable):
         return (self.server_url, self.catalog, self.user, known, token)
 
 
-def _shown(value: str | None, ref: SecretRef | None) -> str:
+def _show(value: str | None, ref: SecretRef | None) -> str:
     return ref.name if ref else value or ""

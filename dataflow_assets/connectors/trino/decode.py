@@ -54,7 +54,7 @@ def _batch(rows: Rows, columns: Sequence[tuple[Column, pa.Field]]) -> pa.RecordB
 
 def _column(values: Sequence[Any], column: Column, arrow: pa.DataType) -> pa.Array:
     try:
-        return decoded(values, column.kind, arrow)
+        return decode_column(values, column.kind, arrow)
     except (ValueError, OverflowError) as error:
         raise PermanentError(
             f"column {column.name} has a value that is none of {column.type} outside Trino: "
@@ -62,7 +62,7 @@ def _column(values: Sequence[Any], column: Column, arrow: pa.DataType) -> pa.Arr
         ) from None
 
 
-def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
+def decode_column(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
     """One column.
 
     Args:
@@ -125,14 +125,14 @@ def _lists(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
     for value in values:
         flat.extend(value or ())
         offsets.append(len(flat))
-    items = decoded(flat, kind.inner[0], arrow.value_type)
+    items = decode_column(flat, kind.inner[0], arrow.value_type)
     mask = pa.array([value is None for value in values], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=arrow, mask=mask)
 
 
 def _structs(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
     children = [
-        decoded([None if v is None else v[at] for v in values], inner, arrow.field(at).type)
+        decode_column([None if v is None else v[at] for v in values], inner, arrow.field(at).type)
         for at, inner in enumerate(kind.inner)
     ]
     mask = pa.array([value is None for value in values], pa.bool_())

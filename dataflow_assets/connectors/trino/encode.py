@@ -40,7 +40,7 @@ def _texts(column: pa.Array) -> list[Any]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_nested(kind):
-        return _nested(column)
+        return _nested_values(column)
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [None if value is None else value.hex() for value in column.to_pylist()]
     if pa.types.is_temporal(kind):
@@ -62,7 +62,7 @@ def _fraction(value: Any) -> str:
     return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
 
 
-def _nested(column: pa.Array) -> list[Any]:
+def _nested_values(column: pa.Array) -> list[Any]:
     valid = column.is_valid().to_pylist()
     if pa.types.is_struct(column.type):
         children = [_texts(column.field(at)) for at in range(column.type.num_fields)]
@@ -97,38 +97,38 @@ def value(expression: str, kind: Type) -> str:
         return f"from_hex({expression})"
     if kind.name == "json":
         return f"json_parse({expression})"
-    if kind.bounded:
-        return _bounded(expression, kind)
+    if kind.is_bounded:
+        return _bound(expression, kind)
     if kind.name in _OF_DAY:
         return _of_day(expression, kind)
     if kind.inner and (kind.has("varbinary", "json", *_OF_DAY) or _has_bounded(kind)):
         return _inside(expression, kind)
-    return expression if kind.spelled == "varchar" else f"CAST({expression} AS {kind.spelled})"
+    return expression if kind.spelling == "varchar" else f"CAST({expression} AS {kind.spelling})"
 
 
-def _bounded(expression: str, kind: Type) -> str:
+def _bound(expression: str, kind: Type) -> str:
     """A cast cuts text off: where letters would go, it is one that cannot succeed."""
-    refused = _refused(f"longer than {kind.spelled}", expression, kind)
-    cast = f"CAST({expression} AS {kind.spelled})"
+    refused = _refusal(f"longer than {kind.spelling}", expression, kind)
+    cast = f"CAST({expression} AS {kind.spelling})"
     return f"IF(length(rtrim({expression})) > {kind.numbers[0]}, {refused}, {cast})"
 
 
 def _of_day(expression: str, kind: Type) -> str:
     """A cast rounds, and behind the day's end it begins anew: 23:59:59.9996 would be 00:00:00."""
-    refused = _refused(f"rounded to the end of the day by {kind.spelled}", expression, kind)
-    cast = f"CAST({expression} AS {kind.spelled})"
+    refused = _refusal(f"rounded to the end of the day by {kind.spelling}", expression, kind)
+    cast = f"CAST({expression} AS {kind.spelling})"
     begins = f"starts_with(CAST({cast} AS varchar), '00:00:00')"
     return f"IF(starts_with({expression}, '23:59:59.') AND {begins}, {refused}, {cast})"
 
 
-def _refused(why: str, expression: str, kind: Type) -> str:
+def _refusal(why: str, expression: str, kind: Type) -> str:
     """A cast that cannot succeed; Trino's error shows the text."""
     number = f"CAST({literal(f'{why}: ')} || {expression} AS bigint)"
-    return f"CAST(CAST({number} AS varchar) AS {kind.spelled})"
+    return f"CAST(CAST({number} AS varchar) AS {kind.spelling})"
 
 
 def _has_bounded(kind: Type) -> bool:
-    return kind.bounded or any(map(_has_bounded, kind.inner))
+    return kind.is_bounded or any(map(_has_bounded, kind.inner))
 
 
 def _inside(expression: str, kind: Type) -> str:
@@ -140,10 +140,10 @@ def _inside(expression: str, kind: Type) -> str:
         items = f"transform_values({expression}, (k{name}, {name}) -> {value(name, item)})"
         return f"transform_keys({items}, (k{name}, {name}) -> {value(f'k{name}', key)})"
     members = ", ".join(value(f"{expression}[{at}]", each) for at, each in enumerate(kind.inner, 1))
-    made = f"CAST(ROW({members}) AS {kind.spelled})"
+    made = f"CAST(ROW({members}) AS {kind.spelling})"
     return f"IF({expression} IS NULL, NULL, {made})"
 
 
-def typed(text: str, kind: str) -> str:
+def typed_value(text: str, kind: str) -> str:
     """A value of a type from its text, as SQL; for positions."""
     return f"CAST({literal(text)} AS {kind})"

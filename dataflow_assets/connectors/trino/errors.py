@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.causes import cause
-from dataflow_assets.sdk.handshake import Options, refused
+from dataflow_assets.sdk.handshake import Options, refusal
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 LONGEST = 500
@@ -131,7 +131,7 @@ class Failure(ServerFailure):
         return not self.misplaced and (self.status is None or self.status in _STATUS_LATER)
 
     @property
-    def answered(self) -> bool:
+    def is_answer(self) -> bool:
         """False where what was asked may have been done all the same."""
         return bool(self.name) or self.status is not None
 
@@ -171,7 +171,7 @@ def failing(where: Coordinator, *, anonymous: bool = False) -> Iterator[None]:
         text = f"{where} answers with something that is not Trino's: is serverURL its address?"
         raise Failure(text, status=HTTPStatus.OK) from None
     except (exceptions.Error, requests.RequestException, OSError) as error:
-        if why := refused(error, where.ca, where.host, _OPTIONS):
+        if why := refusal(error, where.ca, where.host, _OPTIONS):
             failure = Failure(f"no connection to {where}: {why}")
             failure.misplaced = True
             raise failure from None

@@ -33,7 +33,7 @@ class Type:
     @classmethod
     def of(cls, text: str) -> Type:
         """From the name as `information_schema` or DESCRIBE spells it."""
-        return _parsed(text.strip())
+        return _parse(text.strip())
 
     @property
     def digits(self) -> int:
@@ -41,13 +41,13 @@ class Type:
         return self.numbers[0] if self.numbers else 3
 
     @property
-    def spelled(self) -> str:
+    def spelling(self) -> str:
         if self.name == "row":
             pairs = zip(self.labels, self.inner, strict=True)
-            quoted = (f'"{label.replace(chr(34), chr(34) * 2)}" {t.spelled}' for label, t in pairs)
+            quoted = (f'"{label.replace(chr(34), chr(34) * 2)}" {t.spelling}' for label, t in pairs)
             return f"row({', '.join(quoted)})"
         if self.inner:
-            return f"{self.name}({', '.join(each.spelled for each in self.inner)})"
+            return f"{self.name}({', '.join(each.spelling for each in self.inner)})"
         if not self.numbers:
             return self.name
         head, zone = self.name, ""
@@ -57,7 +57,7 @@ class Type:
         return f"{head}({', '.join(map(str, self.numbers))}){zone}"
 
     @property
-    def bounded(self) -> bool:
+    def is_bounded(self) -> bool:
         """Returns whether it is a text of which it is said how long it may be."""
         return self.name in {"varchar", "char"} and bool(self.numbers)
 
@@ -67,7 +67,7 @@ class Type:
 
 
 @lru_cache(1000)
-def _parsed(text: str) -> Type:
+def _parse(text: str) -> Type:
     head, zone = text, ""
     for each in _ZONES:
         if head.lower().endswith(each):
@@ -78,21 +78,21 @@ def _parsed(text: str) -> Type:
         return Type(name)
     inside = tuple(arguments(rest.rstrip().removesuffix(")"), '"'))
     if name == "row":
-        fields = [_labelled(each, number) for number, each in enumerate(inside, 1)]
+        fields = [_parse_field(each, number) for number, each in enumerate(inside, 1)]
         labels = tuple(label for label, _ in fields)
         return Type(name, (), tuple(kind for _, kind in fields), labels)
     if all(each.isdecimal() for each in inside):
         return Type(name, tuple(map(int, inside)))
-    return Type(name, (), tuple(map(_parsed, inside)))
+    return Type(name, (), tuple(map(_parse, inside)))
 
 
-def _labelled(text: str, number: int) -> tuple[str, Type]:
+def _parse_field(text: str, number: int) -> tuple[str, Type]:
     """A field of a row; one without a name is called by its number."""
     if text.startswith('"'):
         at = 1
         while text[at] != '"' or text[at + 1 : at + 2] == '"':
             at += 2 if text[at] == '"' else 1
-        return text[1:at].replace('""', '"'), _parsed(text[at + 1 :].strip())
+        return text[1:at].replace('""', '"'), _parse(text[at + 1 :].strip())
     found = _FIELD.fullmatch(text)
     label, kind = found.groups() if found else (None, text)
-    return label or f"field{number}", _parsed(kind)
+    return label or f"field{number}", _parse(kind)

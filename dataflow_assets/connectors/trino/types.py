@@ -125,8 +125,8 @@ def _arrow(name: str, kind: Type, of_map: Callable[[str, Type], Made] = _json_te
     rule = _BY_NAME.get(kind.name)
     if rule is None:
         raise PermanentError(
-            f"column {name} has the type {kind.spelled}, which has no form outside Trino; leave it "
-            "out, or give a `query` that casts it"
+            f"column {name} has the type {kind.spelling}, which has no form outside Trino; leave "
+            "it out, or give a `query` that casts it"
         )
     return rule.arrow, rule.kind
 
@@ -144,7 +144,7 @@ def _element(label: str, column: str, kind: Type, of_map: Callable[[str, Type], 
     return typed_field(label, *_arrow(column, kind, of_map))
 
 
-def selected(name: str, text: str) -> str:
+def select_expression(name: str, text: str) -> str:
     """The expression whose values, as Trino's JSON has them, `decode` makes a column of.
 
     Times are selected in UTC: in text of its own zone, the hour when clocks go back comes twice.
@@ -172,7 +172,7 @@ def _in_utc(value: str, kind: Type, depth: int = 0) -> str:
     if kind.name == "row":
         inner = enumerate(kind.inner, 1)
         members = ", ".join(_in_utc(f"{value}[{at}]", each, depth) for at, each in inner)
-        made = f"CAST(ROW({members}) AS {_with_texts(kind).spelled})"
+        made = f"CAST(ROW({members}) AS {_with_texts(kind).spelling})"
         return f"IF({value} IS NULL, NULL, {made})"
     key, item = f"k{depth}", f"e{depth}"
     changed = _in_utc(item, kind.inner[-1], depth + 1)
@@ -189,12 +189,18 @@ def _with_texts(kind: Type) -> Type:
     return replace(kind, inner=tuple(map(_with_texts, kind.inner)))
 
 
-def declared(column: pa.Field) -> str:
+def declaration(column: pa.Field) -> str:
     """The narrowest Trino type that loses nothing of an interchange field's values."""
     if hint := (column.metadata or {}).get(TRINO_TYPE):
         return str(hint.decode())
     kind = text_kind(column, inside=False)
-    return _declared(column.type) if kind is None else "uuid" if kind == Kind.UUID else "varchar"
+    return (
+        _type_declaration(column.type)
+        if kind is None
+        else "uuid"
+        if kind == Kind.UUID
+        else "varchar"
+    )
 
 
 def doc(column: pa.Field) -> str:
@@ -202,18 +208,18 @@ def doc(column: pa.Field) -> str:
     return COMMENTS.get(text_kind(column, inside=False), "")
 
 
-def _declared(arrow: pa.DataType) -> str:
+def _type_declaration(arrow: pa.DataType) -> str:
     if pa.types.is_decimal(arrow):
         return f"decimal({arrow.precision}, {arrow.scale})"
     if pa.types.is_timestamp(arrow):
         digits = 9 if arrow.unit == "ns" else 6
         return f"timestamp({digits})" + (" with time zone" if arrow.tz else "")
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        return f"array({declared(arrow.value_field)})"
+        return f"array({declaration(arrow.value_field)})"
     if pa.types.is_map(arrow):
-        return f"map({declared(arrow.key_field)}, {declared(arrow.item_field)})"
+        return f"map({declaration(arrow.key_field)}, {declaration(arrow.item_field)})"
     if pa.types.is_struct(arrow):
-        members = (f'"{each.name}" {declared(each)}' for each in arrow)
+        members = (f'"{each.name}" {declaration(each)}' for each in arrow)
         return f"row({', '.join(members)})"
     return _SIMPLE.get(arrow, "varchar")
 

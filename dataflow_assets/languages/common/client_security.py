@@ -65,11 +65,11 @@ def _sasl(told: Mapping[str, Told], notes: Notes, where: Where) -> dict[str, Any
         if not given.get(key):
             notes.wrong(jaas.where, f'needs {key}="..."')
         else:
-            found |= referred(key, re.sub(r"\\(.)", r"\1", given[key]), jaas.where, notes)
+            found |= field_or_reference(key, re.sub(r"\\(.)", r"\1", given[key]), jaas.where, notes)
     return found
 
 
-def referred(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]:
+def field_or_reference(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]:
     """One field, by its value or by the reference to it."""
     if unwritten := placeholder(text):
         notes.wrong(where, f"{unwritten}: write the value, or remove the key")

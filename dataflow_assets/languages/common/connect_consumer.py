@@ -37,7 +37,7 @@ class Settings:
 def settings(connector: Document, worker: Document, notes: Notes) -> Settings | None:
     """The consumer's settings; None where something is wrong, which `notes` has by then."""
     before = len(notes.findings)
-    told = dict(_told(connector, worker))
+    told = dict(_consumer_keys(connector, worker))
     for key, one in told.items():
         if key != BROKERS:
             judge(key, one.where, notes, CONSUMER)
@@ -55,7 +55,7 @@ def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
     """What the tables say about a key: refusals, and keys that Connect would ignore in silence."""
     found = entry(key, *tables)
     if found is None:
-        advice = _meant(where, tables)
+        advice = _suggest(where, tables)
         notes.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
     elif found.verdict == "refused":
         notes.wrong(where, found.says, key=True)
@@ -63,7 +63,7 @@ def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
         notes.idle(where)
 
 
-def _meant(where: Where, tables: Sequence[Sequence[Key]]) -> str:
+def _suggest(where: Where, tables: Sequence[Sequence[Key]]) -> str:
     document, key = where
     found = likely(key, names(*tables))
     if found is not None and document.value.get(found, "").strip():
@@ -107,7 +107,7 @@ def other_keys(worker: Document, notes: Notes) -> None:
             judge(key, (worker, key), notes, WORKER)
 
 
-def _told(connector: Document, worker: Document) -> Iterator[tuple[str, Told]]:
+def _consumer_keys(connector: Document, worker: Document) -> Iterator[tuple[str, Told]]:
     """Each key of the consumer, the one that wins last."""
     for key, text in worker.value.items():
         if key == BROKERS or key.startswith(_SECURITY):
@@ -121,7 +121,7 @@ def _told(connector: Document, worker: Document) -> Iterator[tuple[str, Told]]:
 def _brokers(told: Mapping[str, Told], worker: Document, notes: Notes) -> tuple[str, ...]:
     one = told.get(BROKERS)
     where = one.where if one else (worker, BROKERS)
-    if not notes.required(where, one.text if one else None, "the brokers, like kafka-1:9092"):
+    if not notes.require(where, one.text if one else None, "the brokers, like kafka-1:9092"):
         return ()
     parts = [part.strip() for part in (one.text if one else "").split(",") if part.strip()]
     found = [_BROKER.fullmatch(part) for part in parts]

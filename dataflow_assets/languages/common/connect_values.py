@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.notes import Notes
 
@@ -25,21 +25,21 @@ class ConnectValues:
         found: str = self.document.value.get(key, "")
         return found.strip()
 
-    def required(self, key: str, what: str) -> str:
+    def require(self, key: str, what: str) -> str:
         """The value; empty, with a finding, where there is none. `what`: what it should be."""
         given = self.document.value.get(key)
         where = (self.document, key)
-        return self.text(key) if self.notes.required(where, given, what) else ""
+        return self.text(key) if self.notes.require(where, given, what) else ""
 
     def matching(self, key: str, pattern: re.Pattern[str], allowed: str) -> str:
-        found = self.required(key, f"allowed: {allowed}")
+        found = self.require(key, f"allowed: {allowed}")
         if found and not pattern.fullmatch(found):
             self.notes.wrong((self.document, key), f"allowed: {allowed}")
         return found
 
-    def listed(self, key: str, what: str) -> tuple[str, ...]:
+    def list_of(self, key: str, what: str) -> tuple[str, ...]:
         """A list separated by commas; as in Java, empty items at its end do not count."""
-        found = [part.strip() for part in self.required(key, what).rstrip(", ").split(",")]
+        found = [part.strip() for part in self.require(key, what).rstrip(", ").split(",")]
         if found != [""] and not all(found):
             self.notes.wrong((self.document, key), "has an empty item between two commas")
         return tuple(part for part in found if part)
@@ -79,4 +79,4 @@ class ConnectValues:
     def secret(self, key: str, name: str) -> dict[str, Any]:
         """A field by its value, or by the reference to it; a blank at its end is part of it."""
         text: str = self.document.value.get(key, "")
-        return referred(name, text, (self.document, key), self.notes) if text else {}
+        return field_or_reference(name, text, (self.document, key), self.notes) if text else {}

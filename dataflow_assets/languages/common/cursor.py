@@ -101,7 +101,7 @@ class Cursor:
         self.expect(end)
         return tuple(items)
 
-    def listed(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
+    def list_of(self, one: Callable[[Cursor], Item]) -> tuple[Item, ...]:
         """Returns what is between parentheses, separated by commas."""
         self.expect("(")
         items = self.items(one)

@@ -18,8 +18,8 @@ from typing_extensions import override
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.yaml_bounds import MOST_DEPTH, TooDeep, TooMuch, Work
-from dataflow_assets.languages.common.yaml_mistakes import PLAIN_KEY, TAG, explained
-from dataflow_assets.languages.common.yaml_nodes import chunks, composed
+from dataflow_assets.languages.common.yaml_mistakes import PLAIN_KEY, TAG, explain
+from dataflow_assets.languages.common.yaml_nodes import chunks, compose
 from dataflow_assets.records.record import value_at
 
 Path = tuple[str | int, ...]
@@ -65,7 +65,7 @@ class Document:
         line, column = place.line, place.column
         if key or found != path:
             line, column = place.key_line, place.key_column
-        return Finding(self.file, line, column, dotted(path), message)
+        return Finding(self.file, line, column, dotted_path(path), message)
 
     def get(self, *path: str | int) -> Any:
         """The value at a path; None where there is nothing."""
@@ -110,7 +110,7 @@ class Part(Document):
         return super().finding(place, message, key=key)
 
 
-def dotted(path: Path) -> str:
+def dotted_path(path: Path) -> str:
     """A path as people write it: `spec.branches[0].sink`; keys that may be values are hidden."""
     text = ""
     for part in path:
@@ -130,11 +130,11 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
         reader = _Reader(file, line, work)
         try:
             work.document(number)
-            node = composed(chunk, work)
+            node = compose(chunk, work)
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
-            at, column, said = explained(error, chunk, line)
+            at, column, said = explain(error, chunk, line)
             reader.complain(at, column, (), said)
         except (RecursionError, TooDeep):
             reader.complain(1, 1, (), _DEEP)
@@ -164,7 +164,7 @@ class _Reader:
         self.findings.append(self.at(line, column, path, message))
 
     def at(self, line: int, column: int, path: Path, message: str) -> Finding:
-        return Finding(self.file, line + self.offset, column, dotted(path), message)
+        return Finding(self.file, line + self.offset, column, dotted_path(path), message)
 
     def _at(self, node: Node, path: Path, message: str) -> None:
         self.spoiled.add(path)
@@ -226,9 +226,9 @@ class _Reader:
             else:
                 lines[key.value] = key.start_mark.line + 1 + self.offset
                 yield key, child
-        yield from self._merged(merged, path, lines)
+        yield from self._merge(merged, path, lines)
 
-    def _merged(
+    def _merge(
         self, nodes: list[Node], path: Path, lines: dict[str, int]
     ) -> Iterator[tuple[ScalarNode, Node]]:
         for node in nodes:
@@ -252,7 +252,7 @@ class _Reader:
             self._at(node, path, TAG if not tag.startswith(_CORE) else _NO_TAGS)
             return None
         try:
-            return _typed(tag.removeprefix(_CORE), text, plain)
+            return _value_of(tag.removeprefix(_CORE), text, plain)
         except ValueError:
             self._at(node, path, "the value does not fit its tag")
             return None
@@ -266,7 +266,7 @@ def _second_manifest(node: MappingNode) -> ScalarNode | None:
     return again[0] if len(again) > 1 else None
 
 
-def _typed(kind: str, text: str, plain: bool) -> Any:
+def _value_of(kind: str, text: str, plain: bool) -> Any:
     if kind == "null":
         return None
     if kind == "bool" or (plain and kind == "str" and text in _TRUE | _FALSE):

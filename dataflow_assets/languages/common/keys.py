@@ -73,13 +73,13 @@ MOST_NAMES = 12
 """So many keys are listed; of more only those that are most like the unknown one."""
 
 
-def meant(word: str, allowed: Iterable[str]) -> str:
+def suggest(word: str, allowed: Iterable[str]) -> str:
     """`did you mean x?`, or else what is allowed."""
     choices = list(allowed)
-    return did_you_mean_or(word, choices, f"allowed: {_listed(word, choices)}")
+    return did_you_mean_or(word, choices, f"allowed: {_choices(word, choices)}")
 
 
-def _listed(word: str, choices: list[str]) -> str:
+def _choices(word: str, choices: list[str]) -> str:
     """All choices, or the likeliest of many: nobody reads thirty names."""
     if len(choices) <= MOST_NAMES:
         return ", ".join(choices) or "(nothing)"
@@ -88,7 +88,7 @@ def _listed(word: str, choices: list[str]) -> str:
     return f"{', '.join(close)} and {more} more: `dataflow schema` lists all"
 
 
-def unknown(path: Path, model: type[Spec], base: Path) -> str:
+def unknown_key(path: Path, model: type[Spec], base: Path) -> str:
     """Returns what to say about a key that the block at the path's end does not have."""
     key = str(path[-1])
     models = sorted(models_at(path[:-1], model, base), key=str)
@@ -105,7 +105,7 @@ def unknown(path: Path, model: type[Spec], base: Path) -> str:
         return "unknown key; it is a part of connectionString: scheme://user:password@host/database"
     if deeper and plain(key) not in map(plain, known):
         return f"unknown key; did you mean {deeper[0]}?"
-    return f"unknown key; {meant(key, known)}"
+    return f"unknown key; {suggest(key, known)}"
 
 
 def models_at(path: Path, model: type[Spec], base: Path) -> set[type[Spec]]:

@@ -43,7 +43,7 @@ class Notes:
         found += [] if name in (one for _, one in found) else [where]
         self.hints.append(_of_idle(found))
 
-    def required(self, where: Where, text: str | None, what: str) -> bool:
+    def require(self, where: Where, text: str | None, what: str) -> bool:
         if text is None:
             self.wrong(where, f"is required: {what}", key=True)
         elif not text.strip():
@@ -54,7 +54,7 @@ class Notes:
             return True
         return False
 
-    def refused(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
+    def refuse(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
         """Returns what a connector's own model says, at the keys that its fields were made from."""
         for details in error.errors(include_url=False, include_input=False):
             said = [str(part) for part in details["loc"]]

@@ -19,7 +19,7 @@ def not_installed(connectors: Iterable[str]) -> str:
     for name in connectors:
         if lacking := missing(name):
             return (
-                f"{name} needs {', '.join(map(_said, lacking))}: pip install '{NAME}[{name}]', "
+                f"{name} needs {', '.join(map(_describe, lacking))}: pip install '{NAME}[{name}]', "
                 "then start Dagster, or the command, again"
             )
     return ""
@@ -35,16 +35,16 @@ def missing(extra: str) -> tuple[str, ...]:
     wanted = [Requirement(text) for text in required]
     own = [one for one in wanted if one.marker and one.marker.evaluate({"extra": extra})]
     named = {other for one in own if one.name == NAME for other in one.extras}
-    direct = tuple(f"{one.name}{one.specifier}" for one in own if not _met(one))
+    direct = tuple(f"{one.name}{one.specifier}" for one in own if not _is_met(one))
     return direct + tuple(text for other in sorted(named) for text in missing(other))
 
 
-def _met(one: Requirement) -> bool:
+def _is_met(one: Requirement) -> bool:
     found = _version(one.name)
     return found is not None and one.specifier.contains(found, prereleases=True)
 
 
-def _said(requirement: str) -> str:
+def _describe(requirement: str) -> str:
     name = Requirement(requirement).name
     found = _version(name)
     return f"{name} (not installed)" if found is None else f"{requirement} (installed is {found})"

@@ -33,14 +33,16 @@ _PLAIN = {
 }
 
 
-def nested(spec: type[Spec], path: str, refused: str) -> Iterator[tuple[str, type[Spec], str]]:
+def nested_blocks(
+    spec: type[Spec], path: str, refused: str
+) -> Iterator[tuple[str, type[Spec], str]]:
     """Blocks inside a block, each with the refused block that it is in, if any."""
     for name, info in spec.model_fields.items():
         for inner in _specs(info.annotation):
             here = f"{path}.{info.alias or name}".lstrip(".")
             within = refused or (here if marks(info, Refused) else "")
             yield here, inner, within
-            yield from nested(inner, here, within)
+            yield from nested_blocks(inner, here, within)
 
 
 def _specs(annotation: Any) -> Iterator[type[Spec]]:
@@ -84,10 +86,10 @@ def _row(name: str, info: FieldInfo, refused: str, twin: list[str]) -> str:
     secret = [f"`{one}`" if one else "-" for one in twin]
     cells = (f"`{name}`", *secret, _kind(info.annotation), _default(info))
     said = " ".join([*addition, meaning, *_verdict(info, refused)])
-    return "| " + " | ".join(escaped(cell) for cell in (*cells, said)) + " |"
+    return "| " + " | ".join(escape(cell) for cell in (*cells, said)) + " |"
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     return text.replace("|", "\\|").strip()
 
 
@@ -138,18 +140,18 @@ def _kind(annotation: Any) -> str:
 def section(title: str, about: str, keys: Sequence[Key]) -> str:
     head = ["| Key | Default | Meaning |", "|---|---|---|"]
     rows = [
-        f"| `{one.name}` | {one.default} | {escaped(marked(one.verdict, one.says))} |"
+        f"| `{one.name}` | {one.default} | {escape(with_verdict(one.verdict, one.says))} |"
         for one in keys
     ]
     return "\n".join([f"## {title}", "", *([about, ""] if about else []), *head, *rows, ""])
 
 
-def marked(verdict: str, says: str) -> str:
-    """What is said about a key or a statement, with its verdict where it does not do that."""
+def with_verdict(verdict: str, says: str) -> str:
+    """Puts the verdict in front of what is said about a key or a statement, unless it is used."""
     return sentence(says) if verdict == "used" else f"*{verdict.capitalize()}.* {sentence(says)}"
 
 
 def statements(rows: Iterable[tuple[str, str, str]]) -> str:
     """A table of statements: how each is written, its verdict, what is said about it."""
-    lines = [f"| {written} | {marked(verdict, says)} |" for written, verdict, says in rows]
+    lines = [f"| {written} | {with_verdict(verdict, says)} |" for written, verdict, says in rows]
     return "\n".join(["| Statement | Meaning |", "|---|---|", *lines])

@@ -34,7 +34,7 @@ class Properties:
     hints: tuple[Finding, ...] = ()
 
 
-def decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def parse(text: str, file: str) -> Properties:
     places: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
     hints: list[Finding] = []
     try:
-        for line, element in _numbered(text):
+        for line, element in _number_lines(text):
             place = _place(element.source, line)
             key = element.key
             if key in value:
@@ -56,13 +56,13 @@ def parse(text: str, file: str) -> Properties:
                 hints.append(Finding(file, place.key_line, place.key_column, key, message))
             value[key], places[key,] = element.value, place
     except InvalidUEscapeError:
-        line = 1 + text.count("\n", 0, _broken(text))
+        line = 1 + text.count("\n", 0, _broken_escape(text))
         finding = Finding(file, line, 1, "document", f"not valid properties: {_ESCAPE}")
         return Properties(Document(file, value, places, sound=False), (finding,))
     return Properties(Document(file, value, places), (), tuple(hints))
 
 
-def _numbered(text: str) -> list[tuple[int, KeyValue]]:
+def _number_lines(text: str) -> list[tuple[int, KeyValue]]:
     """Each key with the line, from 1, in which its source begins."""
     found: list[tuple[int, KeyValue]] = []
     line = 1
@@ -85,6 +85,6 @@ def _place(source: str, line: int) -> Place:
     return Place(line + len(lines) - 1, len(lines[-1]) + 1, line, start + 1)
 
 
-def _broken(text: str) -> int:
+def _broken_escape(text: str) -> int:
     found = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
     return found.start() if found else 0

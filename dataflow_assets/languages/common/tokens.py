@@ -155,12 +155,12 @@ def tokens(text: str, lexicon: Lexicon = FLINK) -> Iterator[Token]:
 def _unicode(said: str, place: Place) -> str:
     """`U&'...'`. Raises Unreadable for a number that is no character."""
     try:
-        found = _ESCAPE.sub(_unescaped, said[3:-1].replace("''", "'"))
+        found = _ESCAPE.sub(_unescape, said[3:-1].replace("''", "'"))
         found.encode()
     except (ValueError, OverflowError):
         raise Unreadable(place, "this text names a character that does not exist") from None
     return found
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     return "\\" if found[3] else chr(int(found[1] or found[2], 16))

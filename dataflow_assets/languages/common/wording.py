@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from dataflow_assets.errors import Finding
 from dataflow_assets.errors.likely_names import did_you_mean, suggestion
 from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.common.keys import models_at, names, unknown
+from dataflow_assets.languages.common.keys import models_at, names, unknown_key
 from dataflow_assets.languages.common.kinds import wrong_kind
 from dataflow_assets.spec import RULE, Spec
 
@@ -78,13 +78,13 @@ def validate(
     value = document.get(*base)
     text = json.dumps({} if value is None else value)
     folder = File(document.file).parent
-    spec, errors = _tried(model, text, folder, strict=False)
-    _, strict = _tried(model, text, folder, strict=True)
+    spec, errors = _try(model, text, folder, strict=False)
+    _, strict = _try(model, text, folder, strict=True)
     errors = [e for e in strict if e["type"] in _SCALARS] + errors
     return (None if errors else spec), _findings(errors, model, document, base)
 
 
-def _tried(
+def _try(
     model: type[AnySpec], text: str, folder: File, *, strict: bool
 ) -> tuple[AnySpec | None, list[ErrorDetails]]:
     """Once more strictly only for scalars: strictly, a model's own validators refuse lists."""
@@ -100,7 +100,7 @@ def _tried(
 def _findings(
     errors: list[ErrorDetails], model: type[Spec], document: Document, base: Path
 ) -> list[Finding]:
-    troubles = [_located(details, document, base) for details in errors]
+    troubles = [_locate(details, document, base) for details in errors]
     groups: dict[Path, list[_Trouble]] = {}
     for trouble in _deepest(troubles):
         if any(trouble.path[: size + 1] in document.spoiled for size in range(len(trouble.path))):
@@ -125,7 +125,7 @@ def _apart(group: list[_Trouble]) -> list[list[_Trouble]]:
     return [[trouble] for trouble in group] if rules else [group]
 
 
-def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
+def _locate(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
     """Walks pydantic's location along the document; what is not there names a union's arm."""
     path, arms, last = base, 0, len(details["loc"]) - 1
     for index, part in enumerate(details["loc"]):
@@ -160,7 +160,7 @@ def _finding(
     if code == "extra_forbidden":
         key = details["loc"][-1]  # without a place where a dialect has made the block
         named = path if path[-1:] == (key,) else (*path, key)
-        return document.finding(named, unknown(named, model, base), key=True)
+        return document.finding(named, unknown_key(named, model, base), key=True)
     if code == "missing":
         empty = ", but has no value" if path in document.empty else ""
         return document.finding(path, f"is required{empty}", key=True)
@@ -169,23 +169,25 @@ def _finding(
         return document.finding(path, _wrong_kind(dict.fromkeys(map(str, allowed)), path, document))
     if code in {"value_error", "assertion_error"}:
         message = str(details.get("ctx", {}).get("error", "is not allowed"))
-        return ruled(message, path, models_at(path, model, base), document)
+        return rule_finding(message, path, models_at(path, model, base), document)
     if code == RULE:
-        return _placed(details["msg"], path, models_at(path, model, base), document)
+        return _place(details["msg"], path, models_at(path, model, base), document)
     return document.finding(path, _says(details, document.get(*path)))
 
 
-def ruled(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
+def rule_finding(
+    message: str, path: Path, models: Iterable[type[Spec]], document: Document
+) -> Finding:
     """A rule of the connector's own: it stands at the key that its sentence begins with."""
     models = list(models)
     for text in sorted(_texts(document.get(*path)), key=len, reverse=True):
         message = re.sub(rf"(?<![\w/]){re.escape(text)}(?![\w/])", "(value)", message)
     for text in _secrets(document.get(*path), models):
         message = message.replace(text, "(value)")
-    return _placed(message, path, models, document)
+    return _place(message, path, models, document)
 
 
-def _placed(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
+def _place(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
     first = message.split(" ", 1)[0].strip("`:,")
     known = {name for spec in models for name in names(spec)}
     place = (*path, first) if first in known else path
@@ -257,11 +259,11 @@ _TIMES = frozenset({"timestamp", "timestamptz", "datetime", "date", "time"})
 
 def _choice(expected: str, value: Any) -> str:
     names = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    advice = _meant(value, names) if isinstance(value, str) else ""
+    advice = _suggest(value, names) if isinstance(value, str) else ""
     return f"is not one of the allowed values: {', '.join(names)}{advice}"
 
 
-def _meant(value: str, names: list[str]) -> str:
+def _suggest(value: str, names: list[str]) -> str:
     if value.casefold() in _TIMES and "int64" in names:
         return "; a time stays text: the step timezone converts times"
     known = _ELSEWHERE.get(value.casefold())

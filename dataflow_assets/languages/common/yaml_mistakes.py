@@ -33,7 +33,7 @@ _PROBLEMS = (
 )
 
 
-def explained(error: YAMLError, text: str, lines_before: int) -> tuple[int, int, str]:
+def explain(error: YAMLError, text: str, lines_before: int) -> tuple[int, int, str]:
     """Returns where the parser stopped in this text, and what to do.
 
     Called by `documents.parse`, once for each document that is not YAML.

@@ -30,7 +30,7 @@ def chunks(text: str) -> Iterator[tuple[int, str]]:
         line += chunk.count("\n")
 
 
-def composed(text: str, work: Work) -> Node | None:
+def compose(text: str, work: Work) -> Node | None:
     """The node of one document, None where it has none; raises YAMLError, TooDeep, TooMuch."""
     yaml = _Parser(work)
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts

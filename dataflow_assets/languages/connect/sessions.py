@@ -15,7 +15,7 @@ from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK
-from dataflow_assets.connectors.kafka.topics import described
+from dataflow_assets.connectors.kafka.topics import describe
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Positions, TakesOver
 from dataflow_assets.errors import PermanentError, TransientError, told
@@ -57,7 +57,7 @@ class LakeTopicSession(KafkaSourceSession):
                 "the connector runs. Stop it; this flow then goes on"
             )
         found = super().take_over(known)
-        offsets = self._broker.committed(source.consumer_group, self.topic.now()).values()
+        offsets = self._broker.committed_offsets(source.consumer_group, self.topic.now()).values()
         if all(one.metadata.startswith(MARK) for one in offsets):  # no file waits without one
             return found
         own = _in_avro(source.consumer_group)
@@ -74,14 +74,14 @@ class LakeTopicSession(KafkaSourceSession):
         """Reads the control topic from the last commit of the connector's coordinator on."""
         name, cluster = self._control_topic, self._broker.cluster
         with closing(Broker(cluster, name)) as broker:
-            (topic,) = described([broker], 0.0)
+            (topic,) = describe([broker], 0.0)
             if isinstance(topic, PermanentError):
                 raise PermanentError(
                     f"{topic}; the connector tells in it about files that are in no table yet: "
                     "correct iceberg.control.topic, or grant the right to read it"
                 )
             topic = told(topic)
-            done = broker.committed(f"{self._source.consumer_group}-coord", topic)
+            done = broker.committed_offsets(f"{self._source.consumer_group}-coord", topic)
             bounds = broker.bounds(topic)
             with closing(Peek(cluster, name)) as peek:
                 for number, end in bounds.ends.items():

@@ -20,7 +20,7 @@ from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.common.keys import meant, names
+from dataflow_assets.languages.common.keys import names, suggest
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.dataflow import model
@@ -95,7 +95,7 @@ def _header(document: Document) -> Iterable[Finding]:
     if kind == "DataFlowCron":
         yield document.finding(("kind",), _CRON)
     elif kind not in ("DataFlow", None):
-        yield document.finding(("kind",), f"unknown kind; {meant(str(kind), KINDS)}")
+        yield document.finding(("kind",), f"unknown kind; {suggest(str(kind), KINDS)}")
     if isinstance(version, str) and version not in {
         model.API_VERSION,
         f"{model.STALE_GROUP}/v1",

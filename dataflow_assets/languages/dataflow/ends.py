@@ -12,7 +12,7 @@ from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.keys import models_at
 from dataflow_assets.languages.common.packages import not_installed
-from dataflow_assets.languages.common.wording import ruled, validate
+from dataflow_assets.languages.common.wording import rule_finding, validate
 
 
 def end(
@@ -58,7 +58,7 @@ def _without_address(
     try:
         connector.address()
     except DataflowError as error:
-        yield ruled(str(error), (*path, "config"), [type(connector)], document)
+        yield rule_finding(str(error), (*path, "config"), [type(connector)], document)
     except (ValueError, LookupError) as error:
         message = f"does not say where it points ({type(error).__name__}): check its addresses"
         yield document.finding((*path, "config"), message, key=True)

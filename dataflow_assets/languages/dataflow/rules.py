@@ -9,9 +9,9 @@ from dataflow_assets import registry
 from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.contracts.declared import ChoosesColumns
 from dataflow_assets.errors import Finding
-from dataflow_assets.flow import Branch, listed, loops
+from dataflow_assets.flow import Branch, loops, split_list
 from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.dataflow import model
 
 _ANNOTATIONS = (
@@ -57,7 +57,7 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
     for name, value in manifest.metadata.annotations.items():
         path: Path = ("metadata", "annotations", name)
         if name.startswith("dataflow-assets/") and name not in _ANNOTATIONS:
-            yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
+            yield document.finding(path, f"unknown key; {suggest(name, _ANNOTATIONS)}", key=True)
         elif name == model.RESET and value not in ("true", "false"):
             yield document.finding(path, 'must be "true", or "false" for no reset')
         elif name in _ANNOTATIONS and not value.strip(" ,"):
@@ -65,7 +65,9 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
         elif name == model.LANE and not model.LANE_NAME.fullmatch(value):
             message = "must be letters a-z, digits and `-`, without `-` at an end, at most 40"
             yield document.finding(path, message)
-        elif name == model.UPSTREAM and not all(map(model.UPSTREAM_KEY.fullmatch, listed(value))):
+        elif name == model.UPSTREAM and not all(
+            map(model.UPSTREAM_KEY.fullmatch, split_list(value))
+        ):
             message = "must be asset keys such as nessie/lake/shop/orders, separated by commas"
             yield document.finding(path, message)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document, Path, Place
-from dataflow_assets.languages.common.keys import CONNECTION_NAME, meant
+from dataflow_assets.languages.common.keys import CONNECTION_NAME, suggest
 from dataflow_assets.languages.common.kinds import kind
 
 VARIABLE = "DATAFLOW_TARGET"
@@ -98,11 +98,11 @@ def _block(
     before = len(findings)
     for key in value:
         if key not in ("type", "schema", "config"):
-            message = f"unknown key; {meant(str(key), ('type', 'schema', 'config'))}"
+            message = f"unknown key; {suggest(str(key), ('type', 'schema', 'config'))}"
             findings.append(document.finding((*path, key), message, key=True))
     system, schema = value.get("type"), value.get("schema")
     if system not in SYSTEMS:
-        message = f"is required: {meant(str(system or ''), SYSTEMS)}"
+        message = f"is required: {suggest(str(system or ''), SYSTEMS)}"
         findings.append(document.finding((*path, "type"), message))
     if schema is not None and (not isinstance(schema, str) or system == "iceberg"):
         message = "must be text" if system != "iceberg" else "write config.namespace for iceberg"
@@ -143,7 +143,7 @@ class Targets:
         `used`: the name of USE above the pipeline.
         """
         if used is not None:
-            return self._named.get(used) or self._unknown(f"USE {used}", used)
+            return self._named.get(used) or self._unknown_target(f"USE {used}", used)
         text = os.environ.get(VARIABLE, "").strip()
         if text:
             found = of_text(text)
@@ -152,19 +152,19 @@ class Targets:
                     f"{VARIABLE} must be a connection string that begins with postgresql:// or "
                     "clickhouse://, or the name of one of `targets`"
                 )
-            return self._resolved(found, VARIABLE)
+            return self._resolve(found, VARIABLE)
         if self._default is not None:
-            return self._resolved(self._default, "target of connections.yaml")
+            return self._resolve(self._default, "target of connections.yaml")
         return (
             f"nothing says where its table is: write USE name; with the name in `targets` of "
             f"connections.yaml, set {VARIABLE}, or write `target` in connections.yaml"
         )
 
-    def _resolved(self, found: Target | str, what: str) -> Target | str:
+    def _resolve(self, found: Target | str, what: str) -> Target | str:
         if isinstance(found, Target):
             return found
-        return self._named.get(found) or self._unknown(what, found)
+        return self._named.get(found) or self._unknown_target(what, found)
 
-    def _unknown(self, what: str, name: str) -> str:
-        known = meant(name, self._named) if self._named else "connections.yaml has no `targets`"
+    def _unknown_target(self, what: str, name: str) -> str:
+        known = suggest(name, self._named) if self._named else "connections.yaml has no `targets`"
         return f"{what}: no target of this name; {known}"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import DataflowError, PermanentError
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +24,13 @@ def noting(address: Address, flow: str) -> Iterator[None]:
         flow: its id.
     """
     try:
-        with translated(f"writing the views of {address}"):
+        with translate_errors(f"writing the views of {address}"):
             yield
     except DataflowError as error:
         log.warning("flow %s: %s", flow, error)
 
 
-def told(error: BaseException | None) -> tuple[str, str] | None:
+def kind_and_message(error: BaseException | None) -> tuple[str, str] | None:
     """The type and the message of an error that has ended an attempt, as the views show them.
 
     Returns:

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.connectors.iceberg.sink.sink import TableSink
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.kinds import kind
 from dataflow_assets.languages.common.wording import validate
 
@@ -61,13 +61,13 @@ def read(document: Document) -> tuple[Catalog | None, list[Finding]]:
         return None, [document.finding((KEY,), f"must be {{type, config}}, got {kind(value)}")]
     findings = [
         document.finding(
-            (KEY, key), f"unknown key; {meant(str(key), ('type', 'config'))}", key=True
+            (KEY, key), f"unknown key; {suggest(str(key), ('type', 'config'))}", key=True
         )
         for key in value
         if key not in ("type", "config")
     ]
     if value.get("type") not in _TYPES:
-        message = f"is required: {meant(str(value.get('type') or ''), tuple(_TYPES))}"
+        message = f"is required: {suggest(str(value.get('type') or ''), tuple(_TYPES))}"
         return None, [*findings, document.finding((KEY, "type"), message)]
     sink, connection = _TYPES[value["type"]]
     given = value.get("config") or {}

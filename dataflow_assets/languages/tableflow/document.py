@@ -15,7 +15,7 @@ from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Part, Path
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.reading import DeclaredTables, Reading
 from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.tableflow import ends, model, rules, types
@@ -128,7 +128,9 @@ def _table(
         *rules.of_layout(document, at, table),
     ]
     if table.source_cluster_name not in clusters.names:
-        message = f"is no cluster of this file; {meant(table.source_cluster_name, clusters.names)}"
+        message = (
+            f"is no cluster of this file; {suggest(table.source_cluster_name, clusters.names)}"
+        )
         wrong.append(document.finding((*at, "source_cluster_name"), message))
     findings += wrong
     return None if wrong else table

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator
 from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.connectors.iceberg.options import RECORD_TIME
 from dataflow_assets.formats.schema_registry import address_problem
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.tableflow.places import Bucket
 from dataflow_assets.languages.tableflow.types import PRIMITIVES, problem, usual
 from dataflow_assets.spec import Addition, OneOrMany, Refused, Spec
@@ -165,10 +165,10 @@ class SchemaField(TableflowSpec):
 
     @field_validator("type")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_known(cls, value: str) -> str:
         if wrong := problem(value):
             known = usual(value)
-            advice = f"write {known}" if known else meant(value, PRIMITIVES)
+            advice = f"write {known}" if known else suggest(value, PRIMITIVES)
             raise ValueError(f"{wrong}; {advice}")
         return value
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.tableflow.catalogs import Catalog
 from dataflow_assets.languages.tableflow.declared_sinks import (
     BucketSink,
@@ -40,7 +40,7 @@ class Bucket:
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         for name in given:
             if name not in _PARAMETERS:
-                raise ValueError(f"has an unknown parameter; {meant(name, _PARAMETERS)}")
+                raise ValueError(f"has an unknown parameter; {suggest(name, _PARAMETERS)}")
         prefix = given.get("prefix", "").strip("/")
         if prefix and not _PREFIX.fullmatch(prefix):
             raise ValueError(

@@ -9,7 +9,7 @@ from dataflow_assets.connectors.iceberg.layout import parse_term
 from dataflow_assets.connectors.iceberg.options import RECORD_TIME
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.tableflow import model, types
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -155,7 +155,7 @@ def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Find
         wrong = (
             types.partition_problem(term.transform, kind)
             if kind
-            else f"names no column of this table; {meant(term.column, names)}"
+            else f"names no column of this table; {suggest(term.column, names)}"
         )
         if wrong:
             yield document.finding((*at, "partition_by"), f"{text}: {wrong}")

@@ -69,7 +69,7 @@ def _put_back(
     """Part by part, each committed whole; asked to stop, it ends after the one it is at."""
     context.instance.add_run_tags(context.run.run_id, {FLOW: flow.id})
     run, interrupts, done = Run(id=context.run.run_id[:12]), Interrupts(), Replayed()
-    with log_to_run(flow, context), failing(flow, context), interrupts.deferred():
+    with log_to_run(flow, context), failing(flow, context), interrupts.defer():
         try:
             spark = context.resources.spark.flow_session
             for part in replay(_awake(flow), spark, run, _since(since)):

@@ -60,7 +60,7 @@ class _Table:
 
     def checkpoints(self) -> Iterator[Positions]:
         """Returns those of all branches of its readers."""
-        for flow in (reader.resolved() for reader in self.readers):
+        for flow in (reader.resolve() for reader in self.readers):
             for branch in flow.branches:
                 if checkpoint := branch.sink.peek(flow.target(branch)):
                     yield checkpoint.positions

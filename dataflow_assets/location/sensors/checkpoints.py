@@ -21,7 +21,7 @@ from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.mirrored_checkpoints import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
 from dataflow_assets.errors import DataflowError, outcome
-from dataflow_assets.runs.questions import Question, grouped, peek_all
+from dataflow_assets.runs.questions import Question, group_ends, peek_all
 from dataflow_assets.runs.redaction import mask
 
 TRUTH_SECONDS = 180.0
@@ -122,7 +122,7 @@ def _ask(nodes: Sequence[Node]) -> list[Found]:
             ends[number] = end
     asking = [
         Question(sinks, partial(_peek, {number: ends[number] for number in sinks}))
-        for sinks in grouped((number, sink) for number, (sink, _) in ends.items()).values()
+        for sinks in group_ends((number, sink) for number, (sink, _) in ends.items()).values()
     ]
     for question in asking:
         answers = question.answers(PATIENCE)
@@ -132,7 +132,7 @@ def _ask(nodes: Sequence[Node]) -> list[Found]:
 
 def _end(node: Node) -> tuple[Sink, Target]:
     """The branch's sink with all secrets in place."""
-    flow = node.flow.resolved()
+    flow = node.flow.resolve()
     branch = next(branch for branch in flow.branches if branch.id == node.branch.id)
     return branch.sink, flow.target(branch)
 

@@ -225,7 +225,7 @@ class Location:
 
 def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
     departures = Departures(instance)
-    known = departures.known(flows)
+    known = departures.by_flow(flows)
     back = {flow.id: flow for flow in flows_to_return(flows, known)}
     departures.let_back(back.values())
     left = [flow for flow in flows if flow.id in known and known[flow.id].out(flow)]

@@ -15,7 +15,7 @@ from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.news import Answer, Found, Looks, OpenSource
-from dataflow_assets.runs.questions import Group, Question, grouped
+from dataflow_assets.runs.questions import Group, Question, group_ends
 from dataflow_assets.runs.together import lags_together, open_together
 
 OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made
@@ -81,7 +81,7 @@ class Sources:
                 if isinstance(known := ends[flow.id], DataflowError) or flow.id not in free
             }
             due = [number for number in range(len(asked)) if number not in found]
-            for group, numbers in grouped((n, free[flows[n].id].source) for n in due).items():
+            for group, numbers in group_ends((n, free[flows[n].id].source) for n in due).items():
                 these = {n: (free[flows[n].id].session, asked[n][1]) for n in numbers}
                 self._asking[group] = Question(numbers, partial(_lags, these))
                 found |= self._asking[group].answers(LAG_SECONDS)
@@ -110,7 +110,7 @@ class Sources:
         self._open_all([flow for flow in flows if self._is_outdated(flow)])
         busy = self._asking.keys() | self._opening.keys()
         known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
-        groups = grouped((name, one.source) for name, one in known.items())
+        groups = group_ends((name, one.source) for name, one in known.items())
         return {n: known[n] for group, names in groups.items() if group not in busy for n in names}
 
     def _is_outdated(self, flow: Flow) -> bool:
@@ -125,12 +125,12 @@ class Sources:
         manifests, found = {flow.id: flow.hash for flow in flows}, []
         for flow in flows:
             self._drop(flow.id)
-            resolved = outcome(flow.resolved)
+            resolved = outcome(flow.resolve)
             if isinstance(resolved, DataflowError):
                 self._errors[flow.id] = resolved
             else:
                 found.append((flow.id, resolved.source))
-        groups = grouped(found)
+        groups = group_ends(found)
         new = groups.keys() - self._asking.keys() - self._opening.keys()
         for group in new:
             question = Question(groups[group], partial(open_together, groups[group]))

@@ -13,8 +13,8 @@ from dataflow_assets.sdk.polling.positions import (
     Part,
     PolledPosition,
     Rows,
-    adopted,
     moment,
+    position_of_operator,
 )
 from dataflow_assets.sdk.polling.session import PolledSession
 from dataflow_assets.sdk.polling.source import PolledSource
@@ -30,6 +30,6 @@ __all__ = [
     "PolledSession",
     "PolledSource",
     "Rows",
-    "adopted",
     "moment",
+    "position_of_operator",
 ]

@@ -89,7 +89,7 @@ class Planner:
         return found if rest is None else (*found, rest)
 
     def _load(self, position: PolledPosition, until: PolledPosition | None) -> PlannedSpan | None:
-        begun = position if position.begun else self._begun(position, until)
+        begun = position if position.begun else self._begin(position, until)
         if begun is None:
             return None
         same = until is not None and until.bound == begun.bound
@@ -100,10 +100,10 @@ class Planner:
         if rest is not None:
             return PlannedSpan(parts, replace(begun, key=parts[-1].high), full=True)
         if until is None or not same:
-            return PlannedSpan(parts, begun.loaded())
+            return PlannedSpan(parts, begun.after_load())
         return PlannedSpan(parts, replace(until, unordered=begun.unordered))
 
-    def _begun(
+    def _begin(
         self, position: PolledPosition, until: PolledPosition | None
     ) -> PolledPosition | None:
         """The first load with its bound fixed; None for an empty table."""
@@ -113,7 +113,7 @@ class Planner:
         if last.at_start:
             return None
         change, order = last.bound
-        known = last.unordered if last.begun else self.polled.unordered()
+        known = last.unordered if last.begun else self.polled.unordered_rows()
         found = replace(position, begun=True, change=change, order=order)
         return replace(found, read_at=last.read_at, unordered=known)
 

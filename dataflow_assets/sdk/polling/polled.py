@@ -57,7 +57,7 @@ class Polled(Protocol):
         Called for each micro-batch that finds no newest pair.
         """
 
-    def unordered(self) -> int:
+    def unordered_rows(self) -> int:
         """Returns how many rows have no place in the order: a null in one of its columns.
 
         Called when a first load begins, and once for each session and state.

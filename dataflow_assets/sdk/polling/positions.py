@@ -75,8 +75,8 @@ class PolledPosition:
         """The pair."""
         return self.change, self.order
 
-    def loaded(self) -> PolledPosition:
-        """The same once the first load is complete."""
+    def after_load(self) -> PolledPosition:
+        """Returns the position once the first load is complete."""
         return replace(self, state="rows", key=None, begun=False)
 
 
@@ -119,7 +119,7 @@ class Part:
         return cls(identity, Rows(after, upto, **rows))
 
 
-def adopted(document: Mapping[str, Any], source: str) -> PolledPosition:
+def position_of_operator(document: Mapping[str, Any], source: str) -> PolledPosition:
     """The position of a checkpoint of the DataFlow Operator, older forms included.
 
     Its time is in UTC, to the last digit. Raises PermanentError for anything else.

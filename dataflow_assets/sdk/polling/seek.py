@@ -166,7 +166,7 @@ def unread(polled: Polled, position: PolledPosition) -> Iterator[str]:
     """
     if polled.wholly or position.state == "load":
         return
-    rows = polled.unordered() - position.unordered
+    rows = polled.unordered_rows() - position.unordered
     if rows > 0:
         yield (
             f"{rows} rows that came after the first load have no {polled.first}: they have no "

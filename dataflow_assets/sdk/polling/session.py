@@ -12,14 +12,28 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    PartSlice,
+    Positions,
+    SourceSession,
+    Span,
+    fold_parts,
+)
 from dataflow_assets.contracts.capabilities import AdoptsCheckpoints, ReplansParts
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import seek
 from dataflow_assets.sdk.polling.planning import Planner
 from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, PolledPosition, adopted
+from dataflow_assets.sdk.polling.positions import (
+    PARTITION,
+    START,
+    Part,
+    PolledPosition,
+    position_of_operator,
+)
 from dataflow_assets.sdk.polling.source import PolledSource
 
 log = logging.getLogger(__name__)
@@ -64,8 +78,8 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        position = PolledPosition.parse(folded(after, PARTITION))
-        bound = None if until is None else PolledPosition.parse(folded(until, PARTITION))
+        position = PolledPosition.parse(fold_parts(after, PARTITION))
+        bound = None if until is None else PolledPosition.parse(fold_parts(until, PARTITION))
         if self._source.once and self._is_complete(position):
             return Span(())
         if bound is not None and bound == position:
@@ -95,7 +109,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        return {PARTITION: folded(positions, PARTITION) or START.dump()}
+        return {PARTITION: fold_parts(positions, PARTITION) or START.dump()}
 
     @override
     def lags(self, partition: str, position: int | str | None, end: int | str) -> bool:
@@ -110,7 +124,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        position = PolledPosition.parse(folded(after, PARTITION))
+        position = PolledPosition.parse(fold_parts(after, PARTITION))
         if self._source.once and position.state == "query":
             return Lag(0, 0.0, {PARTITION: position.dump()})
         with self.asking() as polled:
@@ -130,7 +144,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
 
     @override
     def adopt(self, document: Mapping[str, Any]) -> Positions:
-        position = adopted(document, self._source.type)
+        position = position_of_operator(document, self._source.type)
         with self.asking() as polled:
             return {PARTITION: seek.from_operator(polled, position).dump()}
 

@@ -172,6 +172,6 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
             f"{self.title} does not exist: it was dropped, or never made. Create it, or fix `table`"
         )
 
-    def recreated(self) -> TransientError:
+    def recreated_error(self) -> TransientError:
         """Why what was read so far is no part of the table that is there now."""
         return TransientError(f"{self.title} was re-created while the flow ran")

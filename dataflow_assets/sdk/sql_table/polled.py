@@ -86,7 +86,7 @@ class PolledSqlTable(Generic[C]):
         """Returns whether there is any row at all."""
         return bool(self.ask(f"SELECT 1 FROM {self.relation.base} LIMIT 1", {}))  # noqa: S608 - quoted
 
-    def unordered(self) -> int:
+    def unordered_rows(self) -> int:
         """Returns how many rows have no place in the order."""
         ranked = self.relation.rank_columns
         if not all(column.nullable for column in ranked):

@@ -33,7 +33,7 @@ from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import entry, waiting
-from dataflow_assets.sdk.rejected_rows import metadata_of, written
+from dataflow_assets.sdk.rejected_rows import metadata_of, metadata_text
 
 Row = Mapping[str, Any]
 """A rejected record by the names of columns."""
@@ -100,7 +100,7 @@ def rejected_row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]
         "step_type": one.step_type,
         "rows": one.rows,
         "reading": one.reading(target, piece),
-        "metadata": written(one.metadata),
+        "metadata": metadata_text(one.metadata),
     }
 
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import metadata_column
 from dataflow_assets.sdk.polling import Part, PolledSession, PolledSource
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table.dialect import Binds
 from dataflow_assets.sdk.sql_table.polled import PolledSqlTable
 from dataflow_assets.sdk.sql_table.relation import SqlColumn, SqlRelation
@@ -59,10 +59,10 @@ class PolledSqlSource(PolledSource):
     def read(
         self, part: Part, metadata: frozenset[str], most: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        with translated(f"reading {self.title}"), self.connect_task() as client:
+        with translate_errors(f"reading {self.title}"), self.connect_task() as client:
             table = self.describe(client)
             if table.identity != part.identity:
-                raise self.recreated()
+                raise self.recreated_error()
             failpoints.reach(f"{self.type}.read")
             columns = [Selection(c.selection, c.field(c.name), c) for c in table.relation.columns]
             columns += self.metadata_selections(table.relation, metadata)
@@ -122,9 +122,9 @@ class PolledSqlSession(PolledSession):
         super().__init__(source, flow)
         self._ask = source.describe
         with ExitStack() as held:
-            with translated(f"connecting to {source.title}"):
+            with translate_errors(f"connecting to {source.title}"):
                 self._client = held.enter_context(connection)
-            with translated(f"opening {source.title}"):
+            with translate_errors(f"opening {source.title}"):
                 identity = "query" if source.query else identify(self._client)
             if identity is None:
                 raise source.no_table()
@@ -142,8 +142,8 @@ class PolledSqlSession(PolledSession):
     @override
     @contextmanager
     def asking(self) -> Iterator[PolledSqlTable[Any]]:
-        with translated(f"looking for new rows in {self._source.title}"):
+        with translate_errors(f"looking for new rows in {self._source.title}"):
             table = self._ask(self._client)
             if table.identity not in {None, self._identity}:
-                raise self._source.recreated()
+                raise self._source.recreated_error()
             yield table

@@ -289,10 +289,10 @@ def test_a_part_that_is_gone_takes_what_was_recorded_of_it_along() -> None:
     span = Span(state.parts)
     kept = recovery.cut_parts(state, span, Cut({parts[1]: ("smaller", "parts")}))
     assert kept == parts
-    assert branch.head(state.divided(kept)).pending
+    assert branch.head(state.divide(kept)).pending
     cut = Cut({parts[1]: ("new",)}, gone=frozenset({parts[1]}))
     replaced = recovery.cut_parts(state, span, cut)
-    state = branch.head(state.divided(replaced))
+    state = branch.head(state.divide(replaced))
     assert state.parts == (parts[0], PartSlice("part-2", None, "end", "new"))
     assert not state.pending
     assert state.version == version
@@ -303,8 +303,8 @@ def test_a_read_that_is_left_without_parts_is_planned_again() -> None:
     part = PartSlice("part-0", None, "end")
     head = Head(intent=Intent("i1", utc_now(), 0, ()), partitions={"wal": Partition("begin")})
     state = fold([Entry("head", dump(head), "a", 1)])
-    assert recovery.unfinished(state, Span((part,))) is None
-    (found,) = recovery.begun(state.snapshot(), Span((part,)), utc_now(), 0).intent.parts  # type: ignore[union-attr]
+    assert recovery.unfinished_span(state, Span((part,))) is None
+    (found,) = recovery.head_at_begin(state.snapshot(), Span((part,)), utc_now(), 0).intent.parts  # type: ignore[union-attr]
     assert found == part
 
 

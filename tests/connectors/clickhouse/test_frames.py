@@ -166,7 +166,7 @@ def test_a_table_is_partitioned_as_the_asset(
 ) -> None:
     first = datetime.fromisoformat(start).replace(tzinfo=UTC)
     partitions = windows(first, timedelta(hours=hours))
-    assert PartitionKey(server, {"at": kind}).made(partitions) == made
+    assert PartitionKey(server, {"at": kind}).expression(partitions) == made
 
 
 def test_one_run_may_have_more_windows_than_a_query_takes(

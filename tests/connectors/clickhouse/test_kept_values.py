@@ -13,7 +13,7 @@ import devservers
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import connect, stream
 from dataflow_assets.connectors.clickhouse.sink import kept_values
-from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, filled
+from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, fill_gaps
 from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.table.table import find
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
@@ -72,7 +72,7 @@ def _fill(place: Place, rows: list[dict[str, Any]], *, in_order: bool = True) ->
             pa.array([WHY if row.get(OP) == UPDATE else None for row in rows], pa.string()),
         ]
         names = [*stored.schema.names, OP, ABSENT, UNKNOWN]
-        return filled(
+        return fill_gaps(
             pa.Table.from_arrays(arrays, names=names), stored.schema, stored, in_order=in_order
         )
 
@@ -96,7 +96,9 @@ def test_rows_are_found_by_keys_of_every_type(place: Place, kind: str) -> None:
         place.run(f"INSERT INTO orders VALUES ({value}, 1, 'v{number}', 2)")
     with _stored(place) as stored:
         chosen = ", ".join(
-            types.selected(name, stored.schema.field(name).metadata[CLICKHOUSE_TYPE].decode())
+            types.select_expression(
+                name, stored.schema.field(name).metadata[CLICKHOUSE_TYPE].decode()
+            )
             for name in ("k", "b")
         )
         query = f"SELECT DISTINCT {chosen} FROM orders FINAL WHERE b = 1"

@@ -121,7 +121,7 @@ def test_each_type_is_read_as_the_table_says(
     field = types.field("c", text)
     assert plain(field.type) == plain(arrow)
     assert (field.metadata.get(Note.KIND), field.nullable) == (kind, Type.of(text).nullable)
-    query = f"SELECT {types.selected('c', text)} AS c FROM t"
+    query = f"SELECT {types.select_expression('c', text)} AS c FROM t"
     with client.stream(connected, query, settings=types.JSON_SETTINGS) as batches:
         (batch,) = batches
     assert batch.schema.field("c").type == field.type
@@ -139,7 +139,7 @@ def plain(arrow: pa.DataType) -> str:
 def test_nanoseconds_stay(clickhouse: devservers.ClickHouse) -> None:
     text = "DateTime64(9, 'UTC')"
     value = "toDateTime64('2020-01-01 00:00:00.123456789', 9, 'UTC')"
-    query = f"SELECT {types.selected('c', text)} AS c FROM (SELECT {value} AS c)"
+    query = f"SELECT {types.select_expression('c', text)} AS c FROM (SELECT {value} AS c)"
     with client.stream(client.connect(clickhouse.dsn(), "tests"), query) as batches:
         (batch,) = batches
     assert batch.schema.field("c").type == types.field("c", text).type == pa.timestamp("ns", "UTC")
@@ -176,9 +176,9 @@ def test_what_cannot_be_read_says_what_to_do() -> None:
     ],
 )
 def test_the_column_made_of_a_field_takes_its_values(field: pa.Field, declared: str) -> None:
-    assert types.declared(field) == declared
+    assert types.declaration(field) == declared
 
 
 def test_a_column_of_the_same_system_is_made_as_it_was(case: Any) -> None:
     spelled = case[0]
-    assert types.declared(types.field("c", spelled)) == spelled
+    assert types.declaration(types.field("c", spelled)) == spelled

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 import devservers
 from dataflow_assets.connectors.files import FilesSink
-from dataflow_assets.connectors.files.client import Folder, hidden, visible
+from dataflow_assets.connectors.files.client import Folder, is_hidden, visible
 
 Config = dict[str, Any]
 
@@ -75,7 +75,7 @@ __all__ = [
     "bucket",
     "content",
     "folder",
-    "hidden",
+    "is_hidden",
     "lines",
     "on_disk",
     "on_s3",

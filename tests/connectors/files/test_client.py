@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dataflow_assets.connectors.files import FilesSink
-from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.errors import PermanentError, TransientError
 from tests.connectors.files import driver
 
@@ -69,10 +69,10 @@ def test_a_missing_bucket_and_wrong_keys_are_named(place: driver.Config) -> None
     ):
         options = FilesSink.model_validate(place | wrong)
         folder = driver.Folder(options)
-        with pytest.raises(PermanentError, match=reason), translated(options, "write to"):
+        with pytest.raises(PermanentError, match=reason), translate_errors(options, "write to"):
             folder.check()
         if "path" not in wrong:  # the test store makes a bucket of whatever is put into it
-            with pytest.raises(PermanentError, match=reason), translated(options, "write to"):
+            with pytest.raises(PermanentError, match=reason), translate_errors(options, "write to"):
                 folder.put_new("a", b"")
 
 
@@ -81,5 +81,5 @@ def test_a_store_that_is_down_is_tried_again(place: driver.Config) -> None:
     options = FilesSink.model_validate(place | {"s3Endpoint": "http://127.0.0.1:1"})
     folder = driver.Folder(options)
     for attempt in (folder.check, lambda: folder.put_new("a", b"")):
-        with pytest.raises(TransientError), translated(options, "write to"):
+        with pytest.raises(TransientError), translate_errors(options, "write to"):
             attempt()

@@ -121,7 +121,7 @@ def test_of_many_who_make_a_table_one_does(place: dict[str, Any]) -> None:
 
     def make(_: int) -> str:
         barrier.wait()
-        return str(_catalog(place).made(NAME, SCHEMA, {}).metadata.table_uuid)
+        return str(_catalog(place).make(NAME, SCHEMA, {}).metadata.table_uuid)
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(make, range(8)))) == 1
@@ -142,7 +142,7 @@ def test_a_driver_that_was_away_for_long_finds_the_newest_and_no_free_number(
     assert not away.metadata_files.put(NAME, 2, seen.metadata)
     assert away.load_table(NAME).metadata_location == f"{folder}/v10.metadata.json"
     without_hint = _catalog(place)
-    monkeypatch.setattr(without_hint.metadata_files, "_hinted", lambda _: 1)
+    monkeypatch.setattr(without_hint.metadata_files, "_hinted_number", lambda _: 1)
     assert without_hint.load_table(NAME).properties["count"] == "8"
 
 
@@ -171,7 +171,7 @@ def test_a_lost_hint_and_lost_old_files_do_not_lead_to_a_new_table(place: dict[s
         _set(catalog, catalog.load_table(NAME), count=number)
     for name in (hint.HINT, "v1.metadata.json", "v3.metadata.json"):
         table.io.delete(f"{table.location()}/metadata/{name}")
-    found = _catalog(place).made(NAME, SCHEMA, {})
+    found = _catalog(place).make(NAME, SCHEMA, {})
     assert (found.metadata.table_uuid, found.properties["count"]) == (
         table.metadata.table_uuid,
         "2",
@@ -185,7 +185,7 @@ def test_a_table_of_another_program_is_not_written_over(place: dict[str, Any]) -
         f"{folder}/{'/'.join(NAME)}/metadata/00003-0a.metadata.json", b"{}"
     )
     with pytest.raises(PermanentError, match="of a table that another program has made there"):
-        catalog.made(NAME, SCHEMA, {})
+        catalog.make(NAME, SCHEMA, {})
 
 
 def test_a_hint_is_never_left_behind(
@@ -206,7 +206,7 @@ def test_a_hint_is_never_left_behind(
 
     monkeypatch.setattr(files, "_write", later)
     _set(slow, slow.load_table(NAME), count=10)
-    assert _catalog(place).metadata_files._hinted(NAME) == 5
+    assert _catalog(place).metadata_files._hinted_number(NAME) == 5
 
 
 def test_a_commit_on_the_disk_waits_for_its_own_files_only(

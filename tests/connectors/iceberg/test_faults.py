@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ServerError
 
 from dataflow_assets.connectors.iceberg import client
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.table.commit import LOST_ANSWERS
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
@@ -326,7 +326,7 @@ def test_the_sentence_of_a_catalog_that_is_down(namespace: str, seaweedfs: Seawe
 def test_a_bucket_that_is_not_there(seaweedfs: SeaweedFS, error: Exception) -> None:
     with (
         pytest.raises(PermanentError, match=r"create the bucket, or check s3Endpoint and catalogU"),
-        translated(make_sink(seaweedfs, "n"), "commit to"),
+        translate_errors(make_sink(seaweedfs, "n"), "commit to"),
     ):
         raise error
 

@@ -162,7 +162,7 @@ def test_sessions_of_many_groups_share_a_few_clients(
             session.close()
     for name in names:
         with closing(Broker(Cluster(kafka.bootstrap), name)) as broker:
-            assert broker.committed(name, broker.topic())[0].offset == 3
+            assert broker.committed_offsets(name, broker.topic())[0].offset == 3
 
 
 def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Topics) -> None:
@@ -179,4 +179,4 @@ def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Top
             broker.close()
     for at, name in enumerate(names):
         with closing(Broker(Cluster(kafka.bootstrap), name)) as broker:
-            assert broker.committed(group, broker.topic())[0].offset == at
+            assert broker.committed_offsets(group, broker.topic())[0].offset == at

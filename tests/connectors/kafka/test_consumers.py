@@ -34,7 +34,7 @@ def test_a_consumer_reads_of_topics_that_it_has_never_seen_at_once(
     assert producer.flush(30) == 0
     seconds = []
     for name in names:
-        with consumers.assigned([TopicPartition(name, 0, 0)]) as consumer:
+        with consumers.assign([TopicPartition(name, 0, 0)]) as consumer:
             began = time.monotonic()
             assert _first(consumer) == name
             seconds.append(time.monotonic() - began)

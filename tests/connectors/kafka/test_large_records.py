@@ -21,7 +21,7 @@ from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.contracts import Limit, Run
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.micro_batch.large_records import completed
+from dataflow_assets.micro_batch.large_records import with_large_values
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Request
 from dataflow_assets.spark.server import ARROW_RECORDS
@@ -136,7 +136,7 @@ def test_all_that_was_left_out_is_filled_in(source: KafkaSource, spark: SparkSes
         span = session.plan({}, Limit())
         frame = session.frame(spark, span, ALL).where("_at < 0")
         batches = frame.toArrow().to_batches()
-        (batch,) = completed(batches, source, span.slices)
+        (batch,) = with_large_values(batches, source, span.slices)
     (row,) = batch.to_pylist()
     assert row["_at"] == 12_000 * 2
     assert (row["body"], row["key"]) == (b"{}", b"k")

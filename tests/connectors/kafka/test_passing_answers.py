@@ -123,7 +123,7 @@ def test_a_group_that_the_flow_may_not_ask_keeps_it_from_nothing(
     assert len(session.plan({"0": 3}, Limit()).slices) == 1
     assert asked == [consumer_group.REFUSED_SECONDS]
     with pytest.raises(PermanentError, match="grant this client Read on the consumer group"):
-        session._broker.committed("orders", session.topic.now())
+        session._broker.committed_offsets("orders", session.topic.now())
 
 
 def test_a_topic_that_a_broker_has_not_heard_of_yet_ends_no_flow_of_a_lane(

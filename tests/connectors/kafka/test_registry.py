@@ -212,7 +212,7 @@ def test_messages_of_two_schemas_and_of_none(
         {**added, "note": None},
         {**ROWS[2], "state": None},
     ]
-    store = flow.resolved().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected()
     assert [one.body for one in store.pending(flow.id, None, 10)] == [
         *headed(999_998, [b"x"]),
         b"{}",
@@ -234,7 +234,7 @@ def test_keys_of_a_registrys_schema_name_the_row_to_delete(
     avro.send(*values, keys=[*keys, keys[1], b"\0\0\0\0\x01?"])
     flow = avro.run(onRejected="table", maxRejectedPercent=100, transformations=steps)
     assert [row["id"] for row in avro.rows()] == [0, 2]
-    store = flow.resolved().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected()
     (entry,) = store.pending(flow.id, None, 10)
     assert entry.body is None
     assert steps or entry.key == b"\0\0\0\0\x01?"
@@ -272,7 +272,7 @@ def test_a_null_message_is_the_tombstone_of_the_key_that_the_sink_makes(
         (b"1", False),
         (b"1", True),
     ]
-    (entry,) = flow.resolved().branches[0].sink.rejected().pending(flow.id, None, 10)
+    (entry,) = flow.resolve().branches[0].sink.rejected().pending(flow.id, None, 10)
     assert entry.body is None
 
 
@@ -404,5 +404,5 @@ def test_protobuf_in(avro: Avro, client: RegistryClient, subject: str) -> None:
     }  # fmt: skip
     assert row["counts"] == {"a": 2}
     assert row["lines"] == [{"raw": "/w=="}]
-    store = flow.resolved().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected()
     assert len(store.pending(flow.id, None, 10)) == 3

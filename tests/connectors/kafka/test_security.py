@@ -152,7 +152,7 @@ def manifest(folder: Path, source: Config, sink: Config, **spec: Any) -> Flow:
     loaded = load(path)
     assert not loaded.findings
     (flow,) = loaded.flows
-    return flow.resolved()
+    return flow.resolve()
 
 
 def run(flow: Flow, engine: SparkSession) -> list[Report]:
@@ -297,7 +297,7 @@ def test_manifests_of_the_dataflow_operator_run_as_they_are(
         connection.execute(f"CREATE TABLE {schema}.target_table (id bigint, name text)")
         loaded = load(path)
         assert not loaded.findings
-        run(loaded.flows[0].resolved(), engine)
+        run(loaded.flows[0].resolve(), engine)
         found = connection.execute(f"SELECT id, name FROM {schema}.target_table ORDER BY id")
         assert found.fetchall() == [(number, f"name-{number}") for number in range(20)]
 
@@ -429,7 +429,7 @@ def test_a_client_that_was_refused_does_not_stay(
         for password in (PASSWORD, None)
     ]
     for cluster in clusters:
-        confirm.refused(cluster, {("t", "id")})
+        confirm.refusals(cluster, {("t", "id")})
         with suppress(PermanentError):
             CheckpointTopic.of(cluster, target).look()
     for warm in (confirm._brokers, checkpoint._kept.connections):
@@ -447,12 +447,12 @@ def test_a_consumer_that_waits_with_an_old_password_is_closed(
         Cluster(address, security("SASL_PLAINTEXT", None, sasl("PLAIN", "flow", password)["sasl"]))
         for password in (PASSWORD, None)
     )
-    with small_spans._assigned(old, [], {}):
+    with small_spans._assign(old, [], {}):
         pass  # it waits for the next look from here on
     deadline = time.monotonic() + SOON
     while old in {cluster for _, cluster, _ in small_spans._pools._kept}:
         assert time.monotonic() < deadline
-        with small_spans._assigned(new, [], {}):
+        with small_spans._assign(new, [], {}):
             time.sleep(0.1)
     assert not [key for key in Consumers._open if old in key]
 
@@ -719,7 +719,7 @@ def test_a_connect_workers_file_reaches_the_broker(
     loaded = load(tmp_path)
     assert loaded.findings == ()
     (flow,) = loaded.flows
-    session = flow.resolved().source.open(flow.id)
+    session = flow.resolve().source.open(flow.id)
     assert session.lag(session.start()).records == 20
     assert isinstance(session, KafkaSourceSession)
     assert session.peek({"0": 0, "1": 0}, 3)["1"].column("body").to_pylist()[0] == body(1)

@@ -169,7 +169,7 @@ def test_offsets_of_our_own_are_not_adopted(topic: Any, opened: Open, send: Any)
     session.acknowledge({"0": 3})
     session.close()
     another = opened(name)
-    stored = another._broker.committed(f"group-of-{name}", another.topic.now())
+    stored = another._broker.committed_offsets(f"group-of-{name}", another.topic.now())
     mark = f"dataflow-assets:{FLOW} {another.identity}"
     assert (stored[0].offset, stored[0].metadata) == (3, mark)
     assert another.start() == {"0": 0}
@@ -476,9 +476,11 @@ def test_a_partition_whose_offset_the_group_does_not_tell_is_no_partition_withou
         consumer = SimpleNamespace(committed=lambda *_, **__: answers, close=lambda: None)
         monkeypatch.setattr(group, "_consumer", consumer)
         with pytest.raises(KafkaException, match="COORDINATOR_LOAD_IN_PROGRESS"):
-            group.committed("topic", range(2), 1.0)
+            group.committed_offsets("topic", range(2), 1.0)
         del answers[1]
-        assert {p: one.offset for p, one in group.committed("topic", [0], 1.0).items()} == {0: 7}
+        assert {p: one.offset for p, one in group.committed_offsets("topic", [0], 1.0).items()} == {
+            0: 7
+        }
 
 
 def test_a_refused_commit_is_logged_not_raised(

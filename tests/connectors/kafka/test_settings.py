@@ -177,7 +177,7 @@ TRANSLATED: list[tuple[str, Material | None, dict[str, str]]] = [
 def test_every_option_has_its_name_in_the_client(
     protocol: str, tls: Material | None, expected: dict[str, str]
 ) -> None:
-    sasl = Sasl.model_validate(SASL).declared() if "SASL" in protocol else None
+    sasl = Sasl.model_validate(SASL).settings() if "SASL" in protocol else None
     assert dict(security(protocol, tls, sasl)) == expected
 
 

@@ -125,7 +125,7 @@ def test_whatever_a_process_keeps_is_closed_once_unused(monkeypatch: pytest.Monk
     monkeypatch.setattr(small_spans, "_pools", pools)
     monkeypatch.setattr(warm_clients, "UNUSED_SECONDS", -1.0)
     for user in "abcde":
-        small_spans._assigned(login("p", user), [], {})
+        small_spans._assign(login("p", user), [], {})
         confirm._broker(login("p", user), "t")
         CheckpointTopic.of(login("p", user), TARGET)
     keys: list[tuple[object, ...]] = [*Consumers._open, *Readers._open, *confirm._brokers._kept]

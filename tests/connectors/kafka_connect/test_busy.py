@@ -26,7 +26,7 @@ def test_a_pause_of_the_connector_is_no_quiet(
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
     busy = Busy(config)
     assert busy.until == 1_000 + started
-    busy.failed()
+    busy.note_failure()
     assert busy.until == 1_000 + failed
     busy.note_delivery()
     assert busy.until == 0

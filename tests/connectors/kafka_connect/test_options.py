@@ -41,7 +41,7 @@ def test_credentials_win_and_are_shown_nowhere(config: Config) -> None:
     source = KafkaConnectSource.model_validate({**config, **given})
     assert source.properties["user"] == "me"
     assert source.properties["database.password"] == "planted"
-    assert source.hidden == {"planted", "t0ken"}
+    assert source.hidden_values == {"planted", "t0ken"}
     assert source.hidden_keys == {"database.password", "user", "api.token"}
     assert "planted" not in repr(source)
     assert dict(hints(source)) == {"config": "api.token: put secrets into credentialsSecretRef"}
@@ -64,7 +64,7 @@ def test_references_to_config_providers_are_kept(
     secret = json.dumps({"password": f"${{file:{tmp_path}/a.properties:password}}"})
     source = KafkaConnectSource.model_validate({**config, "config": given, "credentials": secret})
     assert source.properties == {"name": "s", **given, **json.loads(secret)}
-    assert source.hidden == frozenset()
+    assert source.hidden_values == frozenset()
     assert dict(hints(source)) == {}
     named = sorted(place for _, place in source.places_of_secrets())
     assert named == sorted(
@@ -117,7 +117,7 @@ def test_settings_that_a_config_provider_does_not_have(
 def test_what_lies_between_references_is_hidden(config: Config) -> None:
     secret = json.dumps({"url": "jdbc:x?password=LITERAL&o=${env:HOME}/${env:USER}"})
     source = KafkaConnectSource.model_validate({**config, "credentials": secret})
-    assert source.hidden == {"jdbc:x?password=LITERAL&o="}
+    assert source.hidden_values == {"jdbc:x?password=LITERAL&o="}
 
 
 @pytest.mark.parametrize("secret", ["p${planted:x}", "${file:/planted/x:k}", "${env:planted:k}"])

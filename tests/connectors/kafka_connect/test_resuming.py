@@ -93,7 +93,7 @@ def test_the_record_that_is_read_again_is_dropped_once(
     delivered: list[list[tuple[int, int]]], new: list[list[int]]
 ) -> None:
     repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
-    found = [repeats.dropped(rows(*places)).column("n").to_pylist() for places in delivered]
+    found = [repeats.drop(rows(*places)).column("n").to_pylist() for places in delivered]
     assert found == new
 
 
@@ -134,7 +134,7 @@ def test_records_come_once_wherever_a_part_or_a_crash_divides_them(begun: bool, 
         found = delivered(known.value if known else None)
         repeats = Repeats({PARTITION: known} if known else {})
         batch = rows(*((entry, count) for _, entry, count in found))
-        new = [found[n] for n in repeats.dropped(batch).column("n").to_pylist()]
+        new = [found[n] for n in repeats.drop(batch).column("n").to_pylist()]
         for _ in range(chance.randint(1, 3)):  # parts until the next crash
             size = chance.randint(1, 4)
             while size < len(new) and may_be_cut(at(*new[0][1:]), at(*new[size - 1][1:]), known):
@@ -162,4 +162,4 @@ def test_all_records_of_the_last_offset_are_counted() -> None:
 def test_other_partitions_and_records_without_an_offset_stay() -> None:
     repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
     columns = {"partition": ['{"server":"t"}', None], "offset": [*texts(at(3, 1)), None]}
-    assert repeats.dropped(pa.RecordBatch.from_pydict(columns)).num_rows == 2
+    assert repeats.drop(pa.RecordBatch.from_pydict(columns)).num_rows == 2

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.kinesis.aggregates import deaggregate
 from dataflow_assets.connectors.kinesis.client import HashKeys, Record
 from dataflow_assets.contracts import REFUSED_ROW, Limit, PartSlice, reserved
 from dataflow_assets.micro_batch.formatted import refusing, without_refused
-from dataflow_assets.micro_batch.forward import forwarded
+from dataflow_assets.micro_batch.forward import forward
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
 from tests.connectors.files import driver as files
@@ -167,7 +167,7 @@ def test_a_damaged_aggregate_is_not_forwarded_as_it_is() -> None:
     offsets, places = pa.array([4, 5, 6]), Places(PartSlice("stream", "part", ""))
     sent = Messages(offsets, readable, places=places)
     original = Messages(offsets, batch, places=places)
-    chunk = refusing(forwarded(readable, sent, "reject"), refused, original)
+    chunk = refusing(forward(readable, sent, "reject"), refused, original)
     assert chunk.rows.column("value").to_pylist() == [b"a", b"b"]
     (rejected,) = chunk.rejected
     assert (rejected.offset, rejected.reason, rejected.body) == (5, "damaged", MAGIC)

@@ -380,7 +380,7 @@ def test_an_address_behind_which_only_the_catalog_is(events: Events, ingress: st
     source = events.source(baseURL=ingress)
     catalog = connect(source)
     with pytest.raises(PermanentError, match=said):
-        catalog.begun(catalog.load_table((events.namespace, "events")))
+        catalog.begin(catalog.load_table((events.namespace, "events")))
     events.append(1)
     after = read(source)[1]
     events.append(1)

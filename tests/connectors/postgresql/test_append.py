@@ -272,7 +272,7 @@ def test_a_table_altered_before_the_commit_stores_nothing(
 ) -> None:
     """After the look at the beginning of the slice, and before its rows lock the table."""
     place.run("CREATE TABLE orders (id bigint, a bigint)")
-    altered = PostgresqlWriter._locked
+    altered = PostgresqlWriter._lock
 
     def locked(writer: PostgresqlWriter, link: Any) -> Any:
         found = altered(writer, link)
@@ -280,7 +280,7 @@ def test_a_table_altered_before_the_commit_stores_nothing(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(PostgresqlWriter, "_locked", locked)
+        patched.setattr(PostgresqlWriter, "_lock", locked)
         with pytest.raises(TransientError, match="was altered while the flow ran"):
             store(place.sink(), [{"id": 1, "a": 2}])
     assert place.rows() == []

@@ -70,8 +70,8 @@ def test_a_position_before_the_last_look_keeps_its_keys(monkeypatch: pytest.Monk
     monkeypatch.setattr(slot, "end_of_log", lambda _: Lsn(100))
     seen = SeenKeys()
     seen.look(LINK, [])
-    assert list(seen.changed(OLD)) == ["public.a"]
-    assert list(seen.changed(OLD)) == [], "it is told once"
+    assert list(seen.changed_tables(OLD)) == ["public.a"]
+    assert list(seen.changed_tables(OLD)) == [], "it is told once"
     assert seen.after(Lsn(99), OLD) == OLD
     assert seen.after(Lsn(100), OLD) == NEW
     assert seen.after(Lsn(99), OLD) == OLD

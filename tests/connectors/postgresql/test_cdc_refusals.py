@@ -305,13 +305,13 @@ def test_a_table_is_checked_without_a_scan(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PostgreSQL 13 would look at all its rows to find those of no block."""
-    copied, queries = TextLink.copied, list[str]()
+    copied, queries = TextLink.copy_out, list[str]()
 
     def noted(self: TextLink, query: str) -> Iterator[memoryview]:
         queries.append(query)
         return copied(self, query)
 
-    monkeypatch.setattr(TextLink, "copied", noted)
+    monkeypatch.setattr(TextLink, "copy_out", noted)
     followed.make(KEYED)
     followed.run(f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source WHERE (id > 1)')
     with lent_to_source(followed.dsn) as link:

@@ -426,9 +426,9 @@ def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None
     known = idle_log.IdleLog(table.source)
     known.of("the first")
     known._idle = after.lsn, end
-    assert known.seen(after.lsn, end).first is None
+    assert known.first_change(after.lsn, end).first is None
     known.of("the second")
-    assert known.seen(after.lsn, end).changes == 1
+    assert known.first_change(after.lsn, end).changes == 1
 
 
 @pytest.mark.parametrize("transactional", [True, False])

@@ -124,7 +124,7 @@ class Bench:
     @property
     def staged(self) -> str:
         """The temporary table."""
-        return links.qualified(None, upsert_staging._name(self.schema))
+        return links.qualified_name(None, upsert_staging._name(self.schema))
 
     def load(self, records: Sequence[dict[str, Any]], first: int = 0) -> list[Rejection]:
         """One slice of one micro-batch."""
@@ -187,7 +187,7 @@ def bench(
     def make(columns: str, key: str = "k") -> Bench:
         place = Place(postgresql.dsn(), "extensions", "keyed", {"upsertMode": True})
         sink = place.sink(conflictKey=key.split(", "))
-        name = links.qualified(*sink.place())
+        name = links.qualified_name(*sink.place())
         for kind in (links.BinaryLink, links.TextLink):
             link = opened(kind)
             link.execute("SAVEPOINT test")

@@ -22,7 +22,7 @@ from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 from dataflow_assets.connectors.postgresql.frames.read import read
 from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection, Run
-from dataflow_assets.sdk.database import joined, split
+from dataflow_assets.sdk.database import join, split
 from dataflow_assets.sdk.rejected_records import error_record
 from tests.connectors.postgresql import driver
 from tests.connectors.postgresql.driver import TARGET, Place
@@ -49,8 +49,8 @@ def quoted(name: str) -> str:
 
 def test_a_name_is_shown_as_it_is_read() -> None:
     for place in (("shop", "orders"), ("a.b", "c"), ("shop", "a.b"), ("", "a.b"), ('"', "`.")):
-        assert split(joined(*place)) == place
-    assert joined("shop", "orders") == "shop.orders"
+        assert split(join(*place)) == place
+    assert join("shop", "orders") == "shop.orders"
 
 
 @pytest.mark.parametrize(

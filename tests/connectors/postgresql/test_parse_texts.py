@@ -17,7 +17,7 @@ import devservers
 from dataflow_assets.connectors.postgresql.client import BinaryLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
-from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parsed
+from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parse_values
 from dataflow_assets.connectors.postgresql.table.column import PARSED
 from dataflow_assets.connectors.postgresql.table.table import DRIVER, find
 from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
@@ -103,7 +103,9 @@ def _check(link: BinaryLink, base: str, texts: Sequence[str]) -> None:
             fits = _fits(link, usual, declared)
             assert all(fits) or declared.endswith(")"), [*zip(usual, fits, strict=True)]
             kept = [text for text, fit in zip(usual, fits, strict=True) if fit]
-            assert parsed(_column(kept, base)) is not None  # else text COPY is compared with itself
+            assert (
+                parse_values(_column(kept, base)) is not None
+            )  # else text COPY is compared with itself
             assert _stored(link, declared, kept, base) == _stored(link, declared, kept, None)
             for text, fit in zip(usual, fits, strict=True):
                 if not fit:
@@ -121,7 +123,7 @@ def _blocks(usual: Sequence[str], base: str) -> list[list[str]]:
 
 
 def _usual(texts: Sequence[str], base: str) -> list[str]:
-    return [text for text in texts if parsed(_column([text], base)) is not None]
+    return [text for text in texts if parse_values(_column([text], base)) is not None]
 
 
 def _column(texts: Sequence[str | None], base: str | None) -> pa.RecordBatch:
@@ -152,15 +154,15 @@ def _stored(
 
 @pytest.mark.parametrize("base", PARSERS)
 def test_usual_texts_go_by_binary_copy(base: str) -> None:
-    found = parsed(_column([*USUAL[base] * 50, None], base))
+    found = parse_values(_column([*USUAL[base] * 50, None], base))
     assert found is not None
     assert not pa.types.is_string(found.column(0).type)
     assert found.column(0).null_count == 1
     # Where the column begins makes no difference, nor do nulls alone.
-    again = parsed(_column(["x", *USUAL[base] * 50, None], base).slice(1))
+    again = parse_values(_column(["x", *USUAL[base] * 50, None], base).slice(1))
     assert again is not None
     assert again.column(0).equals(found.column(0))
-    nothing = parsed(_column([None, None], base))
+    nothing = parse_values(_column([None, None], base))
     assert nothing is not None
     assert nothing.column(0).null_count == 2
 
@@ -172,8 +174,8 @@ def test_texts_of_any_form_are_as_postgresql_reads_them(link: BinaryLink, base: 
 
 def test_moments_with_and_without_a_zone_make_it_text_copy(link: BinaryLink) -> None:
     mixed = ["2026-11-21 10:00:00", "2026-11-21T10:00:00+02:00"]
-    assert all(parsed(_column([text], "timestamptz")) is not None for text in mixed)
-    assert parsed(_column(mixed, "timestamptz")) is None
+    assert all(parse_values(_column([text], "timestamptz")) is not None for text in mixed)
+    assert parse_values(_column(mixed, "timestamptz")) is None
     stored = _stored(link, "timestamptz", mixed, "timestamptz")
     assert stored == _stored(link, "timestamptz", mixed, None)
 
@@ -218,7 +220,7 @@ def test_an_enum_with_the_name_of_a_built_in_type_is_an_enum(link: BinaryLink) -
 
 def test_what_versions_of_postgresql_read_otherwise_is_left_to_them() -> None:
     """Before version 16 hexadecimal digits and `_` are no integers."""
-    assert all(parsed(_column([text], "int8")) is None for text in ("0x1F", "-0X1f", "1_000"))
+    assert all(parse_values(_column([text], "int8")) is None for text in ("0x1F", "-0X1f", "1_000"))
 
 
 @pytest.mark.parametrize("base", PARSERS)
@@ -227,7 +229,7 @@ def test_one_other_text_makes_it_text_copy(link: BinaryLink, base: str) -> None:
     for at in (0, 1, 100):
         texts = USUAL[base] * 50
         texts[at:at] = ["neither"]
-        assert parsed(_column(texts, base)) is None
+        assert parse_values(_column(texts, base)) is None
         with pytest.raises(Failure, match='"neither"'):
             _stored(link, TYPES[base][0], texts, base)
 

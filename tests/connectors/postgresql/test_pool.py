@@ -111,7 +111,7 @@ def test_a_link_that_works_has_the_flows_name_and_one_that_waits_has_none(
     with pool.transaction(place.dsn, "dataflow:abc:1"):
         assert _names(place, postgresql) == ["dataflow:abc:1"]
     assert _names(place, postgresql) == [pool.NOBODY]
-    with pool.lent(place.dsn):
+    with pool.lend(place.dsn):
         assert _names(place, postgresql) == [pool.NOBODY]
     link = pool.take(place.dsn, "text", "dataflow:abc:2")
     assert _names(place, postgresql) == ["dataflow:abc:2"]
@@ -128,7 +128,7 @@ def test_a_link_in_the_middle_of_something_is_closed(
     assert not link.at_rest
     open_ = pool.take(place.dsn, "text", "x")
     pool.give(place.dsn, "text", open_)
-    with pool.lent(place.dsn) as fresh:
+    with pool.lend(place.dsn) as fresh:
         assert fresh not in (link, open_)
     assert len(_names(place, postgresql)) == 1
 
@@ -165,7 +165,7 @@ def test_who_waits_too_long_is_told_why(
     freed = threading.Event()
 
     def hold() -> None:
-        with pool.lent(place.dsn):
+        with pool.lend(place.dsn):
             freed.wait(20)
 
     holders = [threading.Thread(target=hold) for _ in range(pool.MOST)]
@@ -175,12 +175,12 @@ def test_who_waits_too_long_is_told_why(
     while len(_names(place, postgresql)) < pool.MOST and time.monotonic() < deadline:
         time.sleep(0.05)
     sentence = r"all 8 connections of this process to 127\.0\.0\.1/postgres were busy for 0\.2 sec"
-    with pytest.raises(TransientError, match=sentence), pool.lent(place.dsn):
+    with pytest.raises(TransientError, match=sentence), pool.lend(place.dsn):
         pass
     freed.set()
     for holder in holders:
         holder.join()
-    with pool.lent(place.dsn) as link:
+    with pool.lend(place.dsn) as link:
         assert link.execute("SELECT 1") == [(1,)]
 
 
@@ -188,7 +188,7 @@ def test_links_that_nobody_wants_are_closed(
     place: Place, monkeypatch: pytest.MonkeyPatch, postgresql: devservers.PostgreSQL
 ) -> None:
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.3)
-    with pool.lent(place.dsn):
+    with pool.lend(place.dsn):
         pass
     assert len(_names(place, postgresql)) == 1
     deadline = time.monotonic() + 10
@@ -225,5 +225,5 @@ def test_a_writer_gives_up_a_lock_and_says_how_to_find_who_holds_it(
     error = raised.value.error("writing to t")
     assert isinstance(error, Locked)
     assert "pg_locks" in str(error)
-    with pool.lent(place.dsn) as link:
+    with pool.lend(place.dsn) as link:
         assert link.execute("SHOW lock_timeout") == [("30s",)]

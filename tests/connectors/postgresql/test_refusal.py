@@ -118,7 +118,7 @@ def test_a_server_that_shuts_down_passes(tmp_path: Path) -> None:
 def test_the_code_is_read_in_every_language() -> None:
     russian = 'connection to server at "h", port 1 failed: ВАЖНО:  28P01\n'
     assert connection_errors._CODE.findall(russian) == ["28P01"]
-    assert not connection_errors.refused("connection refused: is the server running?")
+    assert not connection_errors.is_refusal("connection refused: is the server running?")
 
 
 def _eventually_refused(connection: str) -> DataflowError:

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Note, PartSlice, Rejects, Run, Target, Ticket
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.typed_rows import typed
+from dataflow_assets.micro_batch.typed_rows import type_chunks
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.insert_field import InsertField
 from tests.connectors.postgresql.followed import Followed
@@ -119,7 +119,7 @@ def test_a_target_of_one_depth_rejects_the_row_alone(followed: Followed) -> None
     )
     sink = PostgresqlSink.model_validate({"connectionString": followed.dsn, "table": "t"})
     ticket = Ticket(Target("f", "main", "h", "s"), Run(), 1, schema)
-    (chunk,) = typed(batch, [PassBranch(sink, ticket)], 0, Places(PartSlice("wal", "p", "")))
+    (chunk,) = type_chunks(batch, [PassBranch(sink, ticket)], 0, Places(PartSlice("wal", "p", "")))
     assert chunk.rows.column("id").to_pylist() == [1, 3]
     (refused,) = chunk.rejected
     assert (refused.offset, refused.stage) == (1, "encode")

@@ -54,7 +54,7 @@ def test_a_merge_equals_applying_row_by_row(
             client.run(statement.merge(table, source, "true", ("id",), mark))
             for row in rows:
                 _apply(model, row, mark)
-            found = client.rows(f"SELECT id, name, n, {MARK} FROM {place.quoted} ORDER BY id")
+            found = client.rows(f"SELECT id, name, n, {MARK} FROM {place.quoted_name} ORDER BY id")
             assert [_shown(each) for each in found] == [
                 (at, row.get("name"), row.get("n"), row.get(MARK) is not None)
                 for at, row in sorted(model.items())

@@ -9,7 +9,7 @@ import pytest
 
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.errors import Failure
-from dataflow_assets.connectors.trino.sink.recovery import ends_of, forgotten, unknown
+from dataflow_assets.connectors.trino.sink.recovery import ends_of, forgotten_end, unknown
 from dataflow_assets.connectors.trino.table.document import Document, Doubt, Pending, parse
 from dataflow_assets.connectors.trino.table.doubts import Doubts, divide
 from dataflow_assets.connectors.trino.table.table import Place
@@ -158,6 +158,6 @@ def test_of_several_ends_none_is_called_the_right_one() -> None:
 
 
 def test_a_row_that_somebody_has_deleted_is_named() -> None:
-    text = str(forgotten(PLACE, "q", Place("lake", "shop", "dataflow_checkpoints"), "ns/flow"))
+    text = str(forgotten_end(PLACE, "q", Place("lake", "shop", "dataflow_checkpoints"), "ns/flow"))
     assert "query q has stored its rows in lake.shop.orders, and the row of " in text
     assert "lake.shop.dataflow_checkpoints with the stamp q" in text

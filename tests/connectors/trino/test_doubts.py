@@ -67,7 +67,7 @@ def test_a_commit_that_arrives_while_a_later_statement_runs_counts(
     values = ", ".join(f"({number}, '{name}')" for number, name in rows[1:])
     late = client.prepare(f"INSERT INTO target VALUES {values}")
     _leave_open(flow, late.id)
-    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
+    monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
     to_its_end, conflicts = Statement.run, list[str]()
 
     def conflicting(self: Statement) -> int:
@@ -209,7 +209,7 @@ def test_a_commit_that_arrives_late_counts_also_where_its_snapshot_is_gone(
     sink: TrinoSink, catalog: Catalog, trino: devservers.Trino, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a catalog of Nessie, where the next commit hides it."""
-    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
+    monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
     with closing(Client(sink, "tests")) as client:
         base = _base(client, sink)
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
@@ -347,7 +347,7 @@ def test_a_hundred_doubts_are_decided_and_written_past(
     document = msgspec.structs.replace(found.document, checkpoint=known, doubts=tuple(doubts))
     assert session._checkpoints.swap(found, document) is not None
     session.close()
-    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
+    monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
     session = _opened(sink)
     document = session._checkpoints.latest().document  # type: ignore[union-attr]
     assert (document.doubts, document.aside) == ((), tuple(one.doubt for one in doubts))

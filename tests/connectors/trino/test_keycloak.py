@@ -17,7 +17,7 @@ from dataflow_assets.connectors.trino import TrinoSink, TrinoSource, client
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.spec import hints
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
@@ -44,7 +44,7 @@ def realm(keycloak: devservers.Keycloak) -> Config:
 def user(config: Config) -> str:
     """Who Trino takes the flow for."""
     sink = TrinoSink.model_validate(config)
-    with translated("asking"), closing(Client(sink, "tests")) as asking:
+    with translate_errors("asking"), closing(Client(sink, "tests")) as asking:
         return str(asking.value("SELECT current_user"))
 
 

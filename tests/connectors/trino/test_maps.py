@@ -115,7 +115,8 @@ def test_maps_that_trino_makes_no_json_of_are_read_too(
     trino: devservers.Trino, kind: str, given: str, expected: str
 ) -> None:
     rows = execute(
-        trino, f"SELECT {types.selected('c', kind)} FROM (SELECT CAST({given} AS {kind}) AS c)"
+        trino,
+        f"SELECT {types.select_expression('c', kind)} FROM (SELECT CAST({given} AS {kind}) AS c)",
     )
     (batch,) = batches(iter([rows]), [(Column("c", kind), types.field("c", kind))])
     assert batch.column("c").to_pylist() == [expected]

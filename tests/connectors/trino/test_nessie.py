@@ -79,7 +79,7 @@ def test_a_commit_that_the_next_one_hides_counts(
     assert session._able.exactly_once
     session.restart({"0": 0}, "source")
     stored(session, 0, [0, "zero"])
-    monkeypatch.setattr(recovery, "_ended", lambda *_: {})  # a coordinator that knows nothing
+    monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
     with closing(Client(sink, "tests")) as client:
         base = head(client, table)
         assert base is not None

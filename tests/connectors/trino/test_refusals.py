@@ -25,7 +25,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
@@ -206,7 +206,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_says_what_to_raise(
     said = r"EXCEEDED_TIME_LIMIT\); raise queryTimeoutSeconds, or lower maxRecordsPerBatch"
     with (
         pytest.raises(TransientError, match=said),
-        translated("reading"),
+        translate_errors("reading"),
         closing(Client(brief, "tests")) as client,
     ):
         client.rows(LONG)
@@ -277,7 +277,7 @@ def test_times_that_trino_does_not_know_are_rejected_and_end_no_statement(
         {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "t"}
     )
     with closing(Client(sink, "tests")) as client:
-        assert Trial(client, columns, 100_000).refused(lines) == {
+        assert Trial(client, columns, 100_000).refused_rows(lines) == {
             1: "column at: not the text of a time(6)",
             2: "column days: not the text of a array(date)",
         }

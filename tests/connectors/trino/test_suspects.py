@@ -17,7 +17,7 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.sink.publish import Publisher
-from dataflow_assets.connectors.trino.sink.suspects import Bound, RefusedSpan, Suspects, bounded
+from dataflow_assets.connectors.trino.sink.suspects import Bound, RefusedSpan, Suspects, bound_chunk
 from dataflow_assets.connectors.trino.table import stage, statement
 from dataflow_assets.connectors.trino.table.document import parse
 from dataflow_assets.contracts import (
@@ -70,7 +70,11 @@ class Flow:
         arrays = [pa.array(offsets, pa.int64()), pa.array([0, 1] * (len(offsets) // 2), pa.int32())]
         rows = pa.RecordBatch.from_arrays(arrays, names=[OFFSET, N])
         chunk = Chunk(rows, [], piece.upto, 0)
-        return bounded(chunk, bounds[piece.partition], 0)[0] if piece.partition in bounds else chunk
+        return (
+            bound_chunk(chunk, bounds[piece.partition], 0)[0]
+            if piece.partition in bounds
+            else chunk
+        )
 
     def _publish(self, span: Span, receipts: Sequence[Receipt]) -> None:
         found = [(one.partition, at) for one in receipts for at in self._offsets(one.partition)]

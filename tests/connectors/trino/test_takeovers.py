@@ -28,7 +28,7 @@ from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, T
 from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.sdk.branch_state import BranchState, owned
+from dataflow_assets.sdk.branch_state import BranchState, check_owner
 from dataflow_assets.testing import choose
 from tests.connectors.trino import driver
 from tests.connectors.trino.driver import execute
@@ -116,7 +116,7 @@ def test_a_driver_that_comes_late_writes_nothing_although_it_reads_its_checkpoin
 
     def finished(found: BranchState | None) -> BranchState:
         epoch = known.checkpoint.epoch
-        return owned(TARGET.flow, found, epoch, Run("first", "host", 1), declared.address())
+        return check_owner(TARGET.flow, found, epoch, Run("first", "host", 1), declared.address())
 
     with pytest.raises(TakenOver):
         first.publish(finished, [receipt])

@@ -30,6 +30,6 @@ from dataflow_assets.connectors.trino.type_names import Type
     ],
 )
 def test_a_field_of_a_row(text: str, spelled: str) -> None:
-    assert Type.of(f"row({text})").spelled == f"row({spelled})"
+    assert Type.of(f"row({text})").spelling == f"row({spelled})"
     both = Type.of(f"row({text}, last bigint)")
-    assert both.spelled == f'row({spelled}, "last" bigint)'
+    assert both.spelling == f'row({spelled}, "last" bigint)'

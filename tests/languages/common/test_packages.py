@@ -40,10 +40,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str | None]
 
     monkeypatch.setattr(metadata, "version", version)
     packages.missing.cache_clear()
-    file_reading._parsed.cache_clear()
+    file_reading._parse.cache_clear()
     yield known
     packages.missing.cache_clear()
-    file_reading._parsed.cache_clear()
+    file_reading._parse.cache_clear()
 
 
 def said(path: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataflow_assets.languages.common.properties import decoded, parse
+from dataflow_assets.languages.common.properties import decode, parse
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,6 @@ def test_a_broken_escape_is_found() -> None:
 
 
 def test_text_is_utf8_or_latin() -> None:
-    assert decoded("a=ä".encode()) == "a=ä"
-    assert decoded("a=ä".encode("latin-1")) == "a=ä"
-    assert decoded(b"\xef\xbb\xbfa=1") == "a=1"
+    assert decode("a=ä".encode()) == "a=ä"
+    assert decode("a=ä".encode("latin-1")) == "a=ä"
+    assert decode(b"\xef\xbb\xbfa=1") == "a=1"

@@ -386,7 +386,7 @@ def test_a_record_that_cannot_be_stored_goes_to_the_topic_of_dead_letters(
     connect.send((None, {"id": 1, "name": "a"}), (None, {"id": "x"}), (None, {"id": 2, "new": 1}))
     assert connect.drain(flow) == 1
     assert connect.rows() == [(1, "a")]
-    errors = flow.resolved().policies.rejects.sink
+    errors = flow.resolve().policies.rejects.sink
     assert errors is not None
     waiting = errors.error_store().pending(flow.id, None, 10)
     assert [one.body for one in waiting] == [b'{"id": "x"}', b'{"id": 2, "new": 1}']

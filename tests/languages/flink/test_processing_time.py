@@ -275,7 +275,7 @@ def test_what_ends_a_window_is_news_without_a_record(sql: Sql, run: Run, clock: 
     clock.at("12:00:01")
     send(sql, "x")
     (*_, last) = run(flow)
-    session = flow.resolved().source.open(flow.id)
+    session = flow.resolve().source.open(flow.id)
     try:
         clock.at("12:00:09.999")
         assert not news(session, last.checkpoint.positions, session.end())

@@ -1091,7 +1091,7 @@ def test_each_table_of_a_union_has_its_secrets(
         )
         tables.append(SOURCE.replace("TABLE s", f"TABLE {name}").replace(PLAIN, secured))
     query = "SELECT a, MAX(b) FROM (SELECT * FROM s UNION ALL SELECT * FROM w) GROUP BY a"
-    flow = one(loaded(tmp_path, *tables, TARGET, f"INSERT INTO o {query}")).resolved()
+    flow = one(loaded(tmp_path, *tables, TARGET, f"INSERT INTO o {query}")).resolve()
     assert isinstance(flow.source, ViewSource)
     for source, name in zip(flow.source.sources, ("s", "w"), strict=True):
         assert isinstance(source, KafkaSource)

@@ -22,7 +22,7 @@ from dataflow_assets.languages.sql.engine.windows import (
     front,
     millis,
 )
-from dataflow_assets.languages.sql.reader.windows import implied
+from dataflow_assets.languages.sql.reader.windows import implied_columns
 from dataflow_assets.languages.sql.state.digests import digests
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.languages.sql.state.target_keys import narrow
@@ -92,9 +92,21 @@ def test_the_time_of_a_window_says_which_one_it_is_unless_a_clock_goes_forward()
     bounds_at = [Column(TIMESTAMP, 0), Column(TIMESTAMP, 1), Column(TIMESTAMP, 2)]
     plain, cumulated = _windows("HOP", day, SECOND), _windows("CUMULATE", day, SECOND)
     zoned = Windows("HOP", local, day, SECOND, local)
-    assert implied(plain, bounds_at, {2}) == implied(cumulated, bounds_at, {2}) == {0, 1, 2}
-    assert implied(zoned, bounds_at, {2}) == implied(cumulated, bounds_at, {0}) == frozenset()
-    assert implied(zoned, bounds_at, {0}) == implied(zoned, bounds_at, {1}) == {0, 1, 2}
+    assert (
+        implied_columns(plain, bounds_at, {2})
+        == implied_columns(cumulated, bounds_at, {2})
+        == {0, 1, 2}
+    )
+    assert (
+        implied_columns(zoned, bounds_at, {2})
+        == implied_columns(cumulated, bounds_at, {0})
+        == frozenset()
+    )
+    assert (
+        implied_columns(zoned, bounds_at, {0})
+        == implied_columns(zoned, bounds_at, {1})
+        == {0, 1, 2}
+    )
 
 
 def test_the_watermark_is_the_least_of_the_partitions_and_never_falls() -> None:

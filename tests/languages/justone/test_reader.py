@@ -425,19 +425,19 @@ def test_additions_and_tolerance(tmp_path: Path) -> None:
 def test_a_password_is_in_the_file_a_variable_or_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = flow(loaded(tmp_path, changed(db__password="p w"))).resolved()
+    plain = flow(loaded(tmp_path, changed(db__password="p w"))).resolve()
     assert "password='p w'" in sink(plain).dsn()
     assert "p w" not in repr(plain)
     named = flow(loaded(tmp_path, changed(db__password="${env:SHOP_PASSWORD}")))
     with pytest.raises(PermanentError, match="the environment has no SHOP_PASSWORD"):
-        named.resolved()
+        named.resolve()
     monkeypatch.setenv("SHOP_PASSWORD", "from the environment")
-    assert "from the environment" in sink(named.resolved()).dsn()
+    assert "from the environment" in sink(named.resolve()).dsn()
     (tmp_path / "secret.yaml").write_text(
         "apiVersion: v1\nkind: Secret\nmetadata: {name: pg}\nstringData: {password: kept}\n"
     )
     secret = flow(loaded(tmp_path, changed(db__password="${secrets:default/pg:password}")))
-    assert "password=kept" in sink(secret.resolved()).dsn()
+    assert "password=kept" in sink(secret.resolve()).dsn()
     wrong = loaded(tmp_path, changed(db__password="${secrets:default/pg:pass}"))
     assert "not found in secret default/pg" in wrong.findings[0].message
 
@@ -455,10 +455,10 @@ consumer.ssl.truststore.type=PEM
 consumer.ssl.truststore.location=/etc/ca.pem
 consumer.group.id=of-the-worker
 """
-    one = source(flow(loaded(tmp_path, worker=worker)).resolved())
+    one = source(flow(loaded(tmp_path, worker=worker)).resolve())
     assert one.protocol == "SASL_SSL"
     assert one.sasl is not None
-    assert one.sasl.declared() == {
+    assert one.sasl.settings() == {
         "mechanism": "SCRAM-SHA-512",
         "username": "shop",
         "password": "from the environment",

@@ -175,7 +175,7 @@ def check(found: Sequence[Any], plain: Callable[[Any], Any] = lambda value: valu
 def test_a_step_computes_them() -> None:
     row = {"record": parse(RECORD.encode()), "t": ROW["t"]}
     found = []
-    for column in computed().computed:
+    for column in computed().computed_columns:
         assert column.computed is not None
         try:
             value = convert(column.computed, column.type)(row)
@@ -206,7 +206,7 @@ def test_clickhouse_computes_them(clickhouse: devservers.ClickHouse, database: s
         for _ in range(2):
             clickhouse_table.prepare(client, (database, "t"), table)
         client.insert("t", [[ROW["record"], ROW["t"]]], ["record", "t"])
-        names = ", ".join(column.name for column in table.computed)
+        names = ", ".join(column.name for column in table.computed_columns)
         (row,) = client.query(f"SELECT {names} FROM t").result_rows
     check(row, lambda value: value if value is None else json.loads(value))
 

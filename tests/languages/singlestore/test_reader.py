@@ -14,7 +14,7 @@ from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.pipelines.reader.forms import FORMS
 from dataflow_assets.languages.pipelines.reader.read import read
-from dataflow_assets.languages.pipelines.reader.source import masked
+from dataflow_assets.languages.pipelines.reader.source import mask_secrets
 from dataflow_assets.languages.pipelines.rows.rows import Envelope, PipelineRows, Row
 from dataflow_assets.languages.pipelines.rows.table import Table
 from dataflow_assets.manifests.check import as_json, as_lines
@@ -82,13 +82,13 @@ def test_secrets_in_config_are_told_and_never_shown(tmp_path: Path) -> None:
 
 def test_settings_are_shown_without_secrets() -> None:
     given = {"a.password": "p", "b": "x", "c": "https://me:topsecret@h/d", "API_KEY": "k"}
-    shown = json.loads(masked(given))
+    shown = json.loads(mask_secrets(given))
     assert shown == {"a.password": "***", "b": "x", "c": "https://***@h/d", "API_KEY": "***"}
     given = {"kinesis.stream": "s", "open.sesame": "p", "shop": "x"}
     secret = "kinesis.stream", "open.sesame"
-    shown = json.loads(masked({"connector.class": CLASS, **given}, secret))
+    shown = json.loads(mask_secrets({"connector.class": CLASS, **given}, secret))
     assert shown == {"connector.class": CLASS, **given, "open.sesame": "***"}
-    assert json.loads(masked(given, ("kinesis.stream",)))["kinesis.stream"] == "***"
+    assert json.loads(mask_secrets(given, ("kinesis.stream",)))["kinesis.stream"] == "***"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_settings_are_shown_without_secrets() -> None:
 def test_a_secret_inside_of_another_setting_is_not_shown(value: str, shown: str) -> None:
     """What CREDENTIALS hold, and what a URL calls a password; references name places alone."""
     given = {"url": value, "sesame": "planted-s3cret"}
-    assert json.loads(masked(given, ("sesame",))) == {"url": shown, "sesame": "***"}
+    assert json.loads(mask_secrets(given, ("sesame",))) == {"url": shown, "sesame": "***"}
 
 
 def test_credentials_win_and_are_not_told_of(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_everything_in_credentials_is_hidden_whatever_its_name(tmp_path: Path) -
     assert "planted-s3cret" not in shown
     assert isinstance(flow.source, KafkaConnectSource)
     assert flow.source.properties["open.sesame"] == "planted-s3cret"
-    assert flow.source.hidden == {"planted-s3cret"}
+    assert flow.source.hidden_values == {"planted-s3cret"}
     assert flow.source.config["shop.user"] == "${env:SHOP_USER}"
 
 

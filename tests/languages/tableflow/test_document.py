@@ -132,9 +132,9 @@ def test_variables_are_read_when_the_flow_runs_with_the_prefix_or_without(
     for name in ("SASL_USERNAME_ENV_VAR", "SASL_PASSWORD_ENV_VAR"):
         monkeypatch.delenv(f"TABLEFLOW_{name}")
         monkeypatch.setenv(f"{prefix}{name}", f"{prefix}value of {name}")
-    source, _ = _ends(flow.resolved())
+    source, _ = _ends(flow.resolve())
     assert source.sasl is not None
-    assert source.sasl.declared() == {
+    assert source.sasl.settings() == {
         "mechanism": "PLAIN",
         "username": f"{prefix}value of SASL_USERNAME_ENV_VAR",
         "password": f"{prefix}value of SASL_PASSWORD_ENV_VAR",
@@ -152,7 +152,7 @@ def test_a_variable_that_is_not_set_is_a_note_and_an_error_of_the_run(
         Finding(str(EXAMPLE), 14, 26, path, f"{said}: it must be set at run time"),
     )
     with pytest.raises(PermanentError, match=said):
-        loaded.flows[1].resolved()
+        loaded.flows[1].resolve()
 
 
 def test_certificates_by_variables_and_scram(loaded_from: Any) -> None:

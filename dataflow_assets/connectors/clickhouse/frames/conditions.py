@@ -50,7 +50,7 @@ def _dimension(kinds: Mapping[str, str], dimension: Dimension) -> str:
     found = ranges(dimension, kind)
     if found is None:
         # One cast of all keys: servers take 256 KiB of a query.
-        keys, spelled = ", ".join(map(literal, dimension.keys)), Type.of(kind).bare.spelled
+        keys, spelled = ", ".join(map(literal, dimension.keys)), Type.of(kind).bare.spelling
         return f"{name} IN (accurateCast([{keys}], {literal(f'Array({spelled})')}))"
     bounds = [(moment(start), moment(end)) for start, end in found]
     return " OR ".join(f"{name} >= {start} AND {name} < {end}" for start, end in bounds)

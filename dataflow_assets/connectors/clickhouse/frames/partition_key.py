@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.frames.conditions import moment, ranges
-from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
+from dataflow_assets.connectors.clickhouse.type_names import Type, split_list, unquote
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Range
 
@@ -41,10 +41,10 @@ class PartitionKey:
     client: Client
     kinds: Mapping[str, str]
 
-    def made(self, partitions: Partitions) -> str:
+    def expression(self, partitions: Partitions) -> str:
         """Returns what a table is partitioned by that is made for an asset. Raises Failure."""
         dimensions = _dimensions(partitions)
-        return f"({', '.join(self._made(name, each) for name, each in dimensions.items())})"
+        return f"({', '.join(self._function(name, each) for name, each in dimensions.items())})"
 
     def check(self, table: object, partitions: Partitions, key: str) -> None:
         """Raises PermanentError where the table is partitioned by other columns, and Failure."""
@@ -57,10 +57,10 @@ class PartitionKey:
         raise PermanentError(
             f"{table} is PARTITION BY {key or 'tuple()'}: rows are replaced at once only where "
             "each partition of the asset is one partition of the table; make the table with "
-            f"PARTITION BY {self.made(partitions)}, or let the first run make it"
+            f"PARTITION BY {self.expression(partitions)}, or let the first run make it"
         )
 
-    def _made(self, name: str, dimensions: Sequence[Dimension]) -> str:
+    def _function(self, name: str, dimensions: Sequence[Dimension]) -> str:
         zone = next((str(w.start.tzinfo) for d in dimensions for w in d.windows), "UTC")
         given = "" if self._days(name) or zone == "UTC" else f", {literal(zone)}"
         functions = (each.format(quote(name), given) for each in _COARSEST_FIRST)
@@ -83,7 +83,7 @@ class PartitionKey:
         return all(self._apart(part, name, piece) for piece in pieces)
 
     def _apart(self, part: str, name: str, windows: Sequence[Range]) -> bool:
-        kind = Type.of(self.kinds[name]).bare.spelled
+        kind = Type.of(self.kinds[name]).bare.spelling
         edges = [moment(edge) for window in windows for edge in _edges(window)]
         # S608: names and values are quoted
         query = (
@@ -105,9 +105,9 @@ def _dimensions(partitions: Partitions) -> dict[str, list[Dimension]]:
 
 def _parts(key: str) -> Iterator[tuple[str, str]]:
     bare = key[1:-1] if key.startswith("(") and key.endswith(")") else key
-    for part in listed(bare):
+    for part in split_list(bare):
         match = _RISING.fullmatch(part)
-        yield unquoted(match[1] if match else part), part
+        yield unquote(match[1] if match else part), part
 
 
 def _windows(dimension: Dimension, kind: str) -> Iterator[Range]:

@@ -24,8 +24,8 @@ from dataflow_assets.connectors.clickhouse.frames.frame_table import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.free_names import free_stem
-from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import chosen, spark_type
+from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.table_frames import choose, spark_type
 from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Found:
 def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; ClickHouse does not know how many of its rows were replaced."""
     with (
-        translated(f"looking at {place}"),
+        translate_errors(f"looking at {place}"),
         closing(connect(place.connection, APPLICATION)) as client,
     ):
-        found = _found(client, place)
+        found = _find(client, place)
     return found.schema, found.rows
 
 
@@ -79,10 +79,13 @@ def read(
     """As `TableFrames.read`: one query, read in one task, sees one state."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with translated(f"reading {place}"), closing(connect(place.connection, APPLICATION)) as client:
-        found = _found(client, place)
+    with (
+        translate_errors(f"reading {place}"),
+        closing(connect(place.connection, APPLICATION)) as client,
+    ):
+        found = _find(client, place)
     known = dict(found.columns)
-    columns = {name: known[name] for name in chosen(place, names, known)}
+    columns = {name: known[name] for name in choose(place, names, known)}
     only = condition(partitions, place, known) if partitions else ""
     reader = _Reader(place, columns, found.final, found.bytes, only)
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
@@ -113,7 +116,7 @@ class _Reader:
     def _read(self) -> Iterator[pa.RecordBatch]:
         stem = free_stem(self.columns, "#")
         listed = ", ".join(
-            f"{types.selected(name, kind)} AS {quote(f'{stem}{n}')}"
+            f"{types.select_expression(name, kind)} AS {quote(f'{stem}{n}')}"
             for n, (name, kind) in enumerate(self.columns.items())
         )
         # S608: every name is quoted
@@ -121,14 +124,14 @@ class _Reader:
         query += self.only and f" WHERE {self.only}"
         settings = types.settings_of(query)
         with (
-            translated(f"reading {self.place}"),
+            translate_errors(f"reading {self.place}"),
             closing(connect(self.place.connection, APPLICATION)) as client,
             stream(client, query, settings=settings) as batches,
         ):
             for batch in batches:
-                yield self._fitted(batch)
+                yield self._fit(batch)
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """All other types are wider in Spark, which has microseconds only; text is UTF-8."""
         named = batch.rename_columns(self.schema.names)
         texts = named.select([name for name in named.schema.names if name not in self.bytes])
@@ -148,7 +151,7 @@ class _Reader:
         )
 
 
-def _found(client: Client, place: FrameTable) -> Found:
+def _find(client: Client, place: FrameTable) -> Found:
     where = {"database": place.database, "table": place.table}
     known = query_rows(client, _TABLE, where)
     if not known:

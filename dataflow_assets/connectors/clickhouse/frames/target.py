@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import Client, listed, literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, name_list, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.frames.frame_table import BYTES, FrameTable
 from dataflow_assets.connectors.clickhouse.frames.partition_key import PartitionKey
@@ -53,8 +53,10 @@ class Target:
         columns = [f.with_nullable(f.nullable and f.name not in laid_out) for f in self.columns]
         engine = "ReplacingMergeTree" if self.mode == "upsert" else "MergeTree"
         if self.partitions is not None:
-            kinds = {each.name: types.declared(each) for each in columns}
-            engine += f" PARTITION BY {PartitionKey(self.client, kinds).made(self.partitions)}"
+            kinds = {each.name: types.declaration(each) for each in columns}
+            engine += (
+                f" PARTITION BY {PartitionKey(self.client, kinds).expression(self.partitions)}"
+            )
         create(self.client, self.place, columns, engine, self.key)
 
     def _check_partitions(self, table: Table, partitions: Partitions) -> None:
@@ -86,13 +88,13 @@ def create(
     client: Client, place: FrameTable, columns: Iterable[pa.Field], engine: str, key: Sequence[str]
 ) -> None:
     """A table, unless another run has made it. Raises Failure."""
-    given = ", ".join(_declared(each) for each in columns)
-    order = f"({listed(key)})" if len(key) > 1 else listed(key) or "tuple()"
+    given = ", ".join(_declaration(each) for each in columns)
+    order = f"({name_list(key)})" if len(key) > 1 else name_list(key) or "tuple()"
     made = f"CREATE TABLE IF NOT EXISTS {place.name} ({given}) ENGINE = {engine} ORDER BY {order}"
     with failing():
         client.command(made)
 
 
-def _declared(column: pa.Field) -> str:
+def _declaration(column: pa.Field) -> str:
     comment = f" COMMENT {literal(BYTES)}" if pa.types.is_binary(column.type) else ""
-    return f"{quote(column.name)} {types.declared(column)}{comment}"
+    return f"{quote(column.name)} {types.declaration(column)}{comment}"

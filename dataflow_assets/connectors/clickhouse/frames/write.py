@@ -18,8 +18,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse.client import (
     connect,
     insert,
-    listed,
     literal,
+    name_list,
     query_rows,
     quote,
 )
@@ -31,7 +31,7 @@ from dataflow_assets.connectors.clickhouse.table.table import Column, Table
 from dataflow_assets.connectors.clickhouse.table.unfit_values import EXACT, unfit
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.formats.columns import fit, refused
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import (
     Mode,
     attempt_column,
@@ -68,12 +68,17 @@ def write(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    with translated(f"writing {place}"), closing(connect(place.connection, APPLICATION)) as client:
+    with (
+        translate_errors(f"writing {place}"),
+        closing(connect(place.connection, APPLICATION)) as client,
+    ):
         table = Target(client, place, columns, mode, tuple(key), partitions).table()
         work = _Write(client, place, table, columns, mode, tuple(key), partitions)
         try:
             work.create_stage()
-            attempts, count = stage(frame, _Stager(place, work.stage, work.schema(), work.matched))
+            attempts, count = stage(
+                frame, _Stager(place, work.stage, work.schema(), work.match_key)
+            )
             work.build(attempts)
             work.publish()
         finally:
@@ -92,14 +97,14 @@ class _Stager:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
         with (
-            translated(f"writing {self.place}"),
+            translate_errors(f"writing {self.place}"),
             closing(connect(self.stage.connection, APPLICATION)) as client,
             failing(),
         ):
-            for table in _gathered(map(self._fitted, batches)):
+            for table in _gather(map(self._fit, batches)):
                 insert(client, self.stage.name, table.replace_schema_metadata(None))
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         refuse_null_keys(self.place, batch, self.key)
         rows = fit(self.place, batch, self.schema)
         for reason in unfit(rows, self.schema, EXACT).values():
@@ -107,7 +112,7 @@ class _Stager:
         return rows
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches put together until there are enough rows for an INSERT."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
@@ -138,7 +143,7 @@ class _Write:
         return self.place.beside(f"{self.name}_rows")
 
     @property
-    def built(self) -> FrameTable:
+    def new_table(self) -> FrameTable:
         """A table like the target, of the rows that count."""
         return self.place.beside(self.name)
 
@@ -148,7 +153,7 @@ class _Write:
         return attempt_column(self.columns.names)
 
     @property
-    def matched(self) -> tuple[str, ...]:
+    def match_key(self) -> tuple[str, ...]:
         """The key that rows are matched by; empty where they are not."""
         return self.key if self.mode == "upsert" else ()
 
@@ -170,8 +175,8 @@ class _Write:
     def build(self, attempts: Sequence[str]) -> None:
         counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
         source = f"{self.stage.name} WHERE {quote(self.mark)} IN ({counting})"
-        self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")
-        rows = f"SELECT {listed(self.columns.names)} FROM {source}"  # noqa: S608
+        self._command(f"CREATE TABLE {self.new_table.name} AS {self.place.name}")
+        rows = f"SELECT {name_list(self.columns.names)} FROM {source}"  # noqa: S608
         if self.mode != "upsert":
             self._insert(self.columns.names, rows)
         else:
@@ -181,31 +186,32 @@ class _Write:
             self._check_inside(self.partitions)
 
     def _insert(self, names: Sequence[str], rows: str) -> None:
-        self._command(f"INSERT INTO {self.built.name} ({listed(names)}) {rows}")
+        self._command(f"INSERT INTO {self.new_table.name} ({name_list(names)}) {rows}")
 
     def _insert_upserts(self, rows: str) -> None:
         """Columns that the frame lacks keep the values of the rows that are replaced."""
-        names, key = list(self.columns.names), listed(self.key)
-        others = [c.name for c in self.table.columns if c.given and c.name not in names]
+        names, key = list(self.columns.names), name_list(self.key)
+        others = [c.name for c in self.table.columns if c.takes_values and c.name not in names]
         if not others:
             self._insert(names, rows)
             return
         # S608: names and values are quoted
         stored = (
-            f"(SELECT {listed([*self.key, *others])} FROM {self.place.name} FINAL "  # noqa: S608
+            f"(SELECT {name_list([*self.key, *others])} FROM {self.place.name} FINAL "  # noqa: S608
             f"WHERE ({key}) IN (SELECT {key} FROM ({rows})))"
         )
-        every = listed([*names, *others])
+        every = name_list([*names, *others])
         joined = f"SELECT {every} FROM ({rows}) AS s INNER JOIN {stored} AS t USING ({key})"  # noqa: S608
         new = (
-            f"SELECT {listed(names)} FROM ({rows}) AS s LEFT ANTI JOIN {stored} AS t USING ({key})"  # noqa: S608
+            f"SELECT {name_list(names)} FROM ({rows}) AS s "  # noqa: S608
+            f"LEFT ANTI JOIN {stored} AS t USING ({key})"
         )
         self._insert([*names, *others], joined)
         self._insert(names, new)
 
     def _check_keys(self, source: str) -> None:
         """Before they are in the table: it would keep any row of a key."""
-        key = listed(self.key)
+        key = name_list(self.key)
         # S608: names are quoted
         query = f"SELECT 1 FROM {source} GROUP BY {key} HAVING count() > 1 LIMIT 1"  # noqa: S608
         if query_rows(self.client, query):
@@ -216,8 +222,8 @@ class _Write:
         texts = ", ".join(f"toString({quote(name)})" for name in names)
         # S608: names and values are quoted
         query = (
-            f"SELECT {texts} FROM {self.built.name} WHERE NOT ifNull({self._only(partitions)}, 0) "  # noqa: S608
-            "LIMIT 1"
+            f"SELECT {texts} FROM {self.new_table.name} "  # noqa: S608
+            f"WHERE NOT ifNull({self._only(partitions)}, 0) LIMIT 1"
         )
         if rows := query_rows(self.client, query):
             raise partitions.outside(self.place, dict(zip(names, rows[0], strict=True)))
@@ -228,7 +234,7 @@ class _Write:
 
     def publish(self) -> None:
         """Makes the rows those of the target."""
-        target, source = self.place.name, self.built.name
+        target, source = self.place.name, self.new_table.name
         if self.partitions is not None:
             self._replace(self.partitions)
         elif self.mode == "overwrite":
@@ -236,15 +242,15 @@ class _Write:
         elif self.table.engine.endswith("MergeTree") and not self._feeds_views():
             self._command(f"ALTER TABLE {target} ATTACH PARTITION ALL FROM {source}")
         else:
-            names = listed([column.name for column in self.table.columns if column.given])
+            names = name_list([column.name for column in self.table.columns if column.takes_values])
             # S608: names are quoted
             self._command(f"INSERT INTO {target} ({names}) SELECT {names} FROM {source}")  # noqa: S608
 
     def _replace(self, partitions: Partitions) -> None:
         """Partition after partition, each at once; none of them has rows of others."""
-        new = self._partition_ids(self.built, "1")
+        new = self._partition_ids(self.new_table, "1")
         for each in sorted(self._partition_ids(self.place, self._only(partitions)) | new):
-            change = f"REPLACE PARTITION ID {literal(each)} FROM {self.built.name}"
+            change = f"REPLACE PARTITION ID {literal(each)} FROM {self.new_table.name}"
             drop = f"DROP PARTITION ID {literal(each)}"
             self._command(f"ALTER TABLE {self.place.name} {change if each in new else drop}")
 
@@ -255,7 +261,7 @@ class _Write:
 
     def clear(self) -> None:
         """Drops what stands beside the target; after an exchange that is the old one."""
-        for leftover in (self.stage, self.built):
+        for leftover in (self.stage, self.new_table):
             with suppress(Failure):
                 self._command(f"DROP TABLE IF EXISTS {leftover.name} SYNC")
 

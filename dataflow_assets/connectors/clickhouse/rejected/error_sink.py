@@ -18,8 +18,8 @@ from dataflow_assets.connectors.clickhouse.client import (
     connect,
     insert_rows,
     inserting,
-    listed,
     literal,
+    name_list,
     query_rows,
     quote,
 )
@@ -31,7 +31,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table.rejected import (
     APART,
     REJECTED,
@@ -43,7 +43,7 @@ from dataflow_assets.sdk.sql_table.rejected import (
 
 _STAMP = "DateTime64(6, 'UTC') DEFAULT now64(6)"
 _TEXTS = ("id", "flow", *APART, METADATA)
-BESIDE = {field.name: types.declared(field) for field in REJECTED} | {"rejected_at": _STAMP}
+BESIDE = {field.name: types.declaration(field) for field in REJECTED} | {"rejected_at": _STAMP}
 _APART = dict.fromkeys(_TEXTS, "String") | {"created_at": _STAMP}
 _WHOLE = dict.fromkeys(("id", "flow", DATA, METADATA), "String") | {"created_at": _STAMP}
 _REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt64"}
@@ -121,7 +121,7 @@ class ClickhouseRejected(RejectedRows):
         at = "rejected_at" if self._beside else "created_at"
         names = [n for n in self.columns if n not in {"flow", "reason", "reading", METADATA, at}]
         query = _PENDING.format(
-            names=f"{listed(names)}, intDiv(_version, 2)",
+            names=f"{name_list(names)}, intDiv(_version, 2)",
             place=quote(*self.where),
             held=HELD,
             at=at,
@@ -195,5 +195,8 @@ def _open(
     name: str,
     what: str,
 ) -> Iterator[ClickhouseRejected]:
-    with translated(f"cannot {what} {name}"), connect(sink.dsn(), "dataflow errors") as client:
+    with (
+        translate_errors(f"cannot {what} {name}"),
+        connect(sink.dsn(), "dataflow errors") as client,
+    ):
         yield ClickhouseRejected(client, sink, where, columns)

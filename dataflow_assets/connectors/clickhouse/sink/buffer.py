@@ -81,7 +81,9 @@ class Buffer:
             stream.write_table(rows)
         return hashlib.sha256(sink.getvalue()).hexdigest()[:32]
 
-    def refused(self, rows: pa.RecordBatch | pa.Table, found: Mapping[int, str]) -> list[Rejection]:
+    def rejections(
+        self, rows: pa.RecordBatch | pa.Table, found: Mapping[int, str]
+    ) -> list[Rejection]:
         """Rejections of rows, by their index, for the reasons given."""
         offsets, numbers = rows.column(OFFSET), rows.column(N)
         return [
@@ -96,14 +98,14 @@ class Buffer:
             found |= {int(at): _NO_DELETES for at in np.flatnonzero(deletes(rows))}
         if not found:
             return rows
-        self.rejected += self.refused(rows, found)
+        self.rejected += self.rejections(rows, found)
         return without(rows, found)
 
     def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
-        sent = next((found for found in self._found(offset)), Sent(None))
+        sent = next((found for found in self._sent_at(offset)), Sent(None))
         return Rejection(offset, "sink", reason, None, n).of(sent)
 
-    def _found(self, offset: int) -> Iterator[Sent]:
+    def _sent_at(self, offset: int) -> Iterator[Sent]:
         for sent in self._sent:
             if (found := sent.get(offset)) is not None:
                 yield found

@@ -28,7 +28,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import read_together
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import removed, taken_over_by
+from dataflow_assets.sdk.checkpoint import checkpoint_removed, taken_over_by
 
 _TRIES = 50
 
@@ -102,7 +102,7 @@ class BranchCheckpoint:
         """Records that a pending chunk ends at `seen`: all there is was read."""
         self._record(WHOLE, state, partition, seen)
 
-    def done(self, state: State, partition: str, done: Done) -> None:
+    def record_done(self, state: State, partition: str, done: Done) -> None:
         """Records that the rows of the pending chunk are in."""
         self._record(DONE, state, partition, done)
 
@@ -119,7 +119,7 @@ class BranchCheckpoint:
 
     def _over(self, head: Head) -> PermanentError:
         if head.epoch < self.epoch:
-            return removed(self._target.flow, "table dataflow_ledger")
+            return checkpoint_removed(self._target.flow, "table dataflow_ledger")
         return taken_over_by(self._target.flow, head.run, head.host)
 
 
@@ -135,13 +135,13 @@ def peek_together(
         databases[sink.place()[0]].append(target)
     try:
         with closing(connect(asked[0][0].dsn(), f"dataflow {asked[0][1].flow}")) as client:
-            found = {name: _stored(client, name, each) for name, each in databases.items()}
+            found = {name: _read_stored(client, name, each) for name, each in databases.items()}
     except Failure as failure:
         found = dict.fromkeys(databases, failure)
     return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
 
 
-def _stored(
+def _read_stored(
     client: Client, database: str, targets: Sequence[Target]
 ) -> Mapping[str, Sequence[Entry]] | Failure:
     try:
@@ -156,4 +156,4 @@ def _answer(
     if isinstance(found, Failure):
         return found.error(f"reading the checkpoint of {sink.address()}")
     state = fold(found[target.id])
-    return state.branch.shown if state.branch.known else None
+    return state.branch.for_readers if state.branch.is_known else None

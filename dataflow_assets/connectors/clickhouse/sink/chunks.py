@@ -53,7 +53,7 @@ class Chunks:
     @property
     def partition(self) -> Partition:
         """Returns what is committed of the slice's partition."""
-        known = self._begun().partitions
+        known = self._load_state().partitions
         return known.get(self._piece.partition, Partition(self._piece.after))
 
     def first(self) -> int | None:
@@ -65,11 +65,11 @@ class Chunks:
 
     def commit(self, seen: Position, rows: Rows, at: datetime) -> None:
         """Everything before `seen`. Raises TransientError where others have recorded more."""
-        while not self._reached(seen):
-            state = self._begun()
+        while not self._has_reached(seen):
+            state = self._load_state()
             border = state.pending.get(self._piece.partition)
             if border is None:
-                state = self._checked(self._proposed(state, seen, rows, at))
+                state = self._check(self._propose(state, seen, rows, at))
                 border = state.pending.get(self._piece.partition)
             self._state = state
             if border is not None:
@@ -77,19 +77,19 @@ class Chunks:
 
     def short(self, seen: int) -> bool:
         """Whether a recorded chunk goes on behind what was seen, which may be all there is."""
-        border = self._begun().pending.get(self._piece.partition)
+        border = self._load_state().pending.get(self._piece.partition)
         if border is None or not isinstance(border.upto, int):
             return False
-        return seen < self._begun().whole.get(self._piece.partition, border.upto)
+        return seen < self._load_state().whole.get(self._piece.partition, border.upto)
 
-    def _begun(self) -> State:
+    def _load_state(self) -> State:
         if self._state is None:
             # Whatever the clock of this task says, a part is newer than the parts before it.
             name = None if isinstance(self._piece, PartSlice) else self._piece.partition
-            self._state = self._checked(self._branch.read(name))
+            self._state = self._check(self._branch.read(name))
         return self._state
 
-    def _checked(self, state: State) -> State:
+    def _check(self, state: State) -> State:
         """A state in which the slice is still to be committed from where it was planned."""
         piece, flow = self._piece, self._branch.flow
         if isinstance(piece, PartSlice):
@@ -98,7 +98,7 @@ class Chunks:
         check_planned(flow, piece, known.position)
         return state
 
-    def _proposed(self, state: State, seen: Position, rows: Rows, at: datetime) -> State:
+    def _propose(self, state: State, seen: Position, rows: Rows, at: datetime) -> State:
         version = max(int(utc_now().timestamp() * 1_000_000), state.version + 1)
         digest = rows.digest(self._cut(state, seen))
         border = Border(seen, at, self._log.blocks, version, digest)
@@ -124,7 +124,7 @@ class Chunks:
             raise
         failpoints.reach("clickhouse.inserted")
         at = utc_now()
-        self._branch.done(state, self._piece.partition, Done(totals, at))
+        self._branch.record_done(state, self._piece.partition, Done(totals, at))
         failpoints.reach("clickhouse.done")
         moved = Partition(piece.upto, self.partition.totals + totals, at, border.version)
         partitions = {**state.partitions, self._piece.partition: moved}
@@ -136,7 +136,7 @@ class Chunks:
         token = f"{self._name}:{generation}:{name}:{state.after(name)}-{upto}"
         return Piece(position, upto, token)
 
-    def _reached(self, seen: Position) -> bool:
+    def _has_reached(self, seen: Position) -> bool:
         position = self.partition.position
         if isinstance(seen, int):
             return isinstance(position, int) and position >= seen

@@ -17,7 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import Client, insert, known, quote, stream
+from dataflow_assets.connectors.clickhouse.client import (
+    Client,
+    insert,
+    known_settings,
+    quote,
+    stream,
+)
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.connectors.clickhouse.type_names import Type
@@ -43,7 +49,7 @@ class Defaults:
     def settings(self) -> Mapping[str, object]:
         return {"input_format_null_as_default": int(self._null_is_default)}
 
-    def filled(self, rows: pa.Table) -> pa.Table:
+    def fill(self, rows: pa.Table) -> pa.Table:
         """The columns that an INSERT of some rows gives. Raises Failure.
 
         Args:
@@ -55,21 +61,21 @@ class Defaults:
         if left.sum() == rows.num_columns - 1:
             left[np.argmin(self._asked)] = False  # rows need a column
         rows = rows.drop_columns([ABSENT, *self._names(left)])
-        return self._evaluated(rows, numbers, masks & self._asked & ~left)
+        return self._evaluate(rows, numbers, masks & self._asked & ~left)
 
-    def _evaluated(self, rows: pa.Table, numbers: Ints, masks: Bools) -> pa.Table:
+    def _evaluate(self, rows: pa.Table, numbers: Ints, masks: Bools) -> pa.Table:
         """With what is lacking. `masks`: by its number which columns a row lacks."""
         lacking, places = np.unique(masks, axis=0, return_inverse=True)
         for place, mask in enumerate(lacking):
             if names := self._names(mask):
                 at = np.flatnonzero(places.reshape(-1)[numbers] == place)
                 values = self._values(rows.take(pa.array(at)), names)
-                rows = _replaced(rows, at, values)
+                rows = _replace_rows(rows, at, values)
         return rows
 
     def _values(self, rows: pa.Table, names: list[str]) -> pa.Table:
         schema = pa.schema([rows.schema.field(name).remove_metadata() for name in names])
-        selected = (_selected(self._schema.field(name)) for name in names)
+        selected = (_select(self._schema.field(name)) for name in names)
         columns = ", ".join(
             f"{value} AS {quote(name)}" for value, name in zip(selected, names, strict=True)
         )
@@ -93,7 +99,7 @@ class Defaults:
             self._client.command(f"INSERT INTO {place} ({quote(lacking[0])}) VALUES {values}")  # noqa: S608
             return
         settings = {"async_insert": 0, "wait_end_of_query": 1, **self.settings}
-        insert(self._client, place, given, known(self._client, settings))
+        insert(self._client, place, given, known_settings(self._client, settings))
 
     @contextmanager
     def _memory(self) -> Iterator[str]:
@@ -129,8 +135,8 @@ def _is_beside_nullable(field: pa.Field) -> bool:
     return any(each.name in _BESIDE_NULLABLE for each in Type.of(_type(field)).inside())
 
 
-def _selected(field: pa.Field) -> str:
-    return types.selected(field.name, _type(field), SINK_TEXT)
+def _select(field: pa.Field) -> str:
+    return types.select_expression(field.name, _type(field), SINK_TEXT)
 
 
 def _type(field: pa.Field) -> str:
@@ -138,7 +144,7 @@ def _type(field: pa.Field) -> str:
     return found.decode()
 
 
-def _replaced(rows: pa.Table, at: Ints, values: pa.Table) -> pa.Table:
+def _replace_rows(rows: pa.Table, at: Ints, values: pa.Table) -> pa.Table:
     """The rows with other values at these indexes."""
     places = np.arange(rows.num_rows)
     places[at] = rows.num_rows + np.arange(len(at))

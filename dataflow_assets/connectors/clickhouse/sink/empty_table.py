@@ -46,7 +46,7 @@ class Emptying:
     branch: BranchCheckpoint
     target: Target
 
-    def finished(self, state: State, table: Table | None, database: str) -> State:
+    def finish(self, state: State, table: Table | None, database: str) -> State:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it.
 
         What an older driver still sends fails from the moment at which its exit is dropped.
@@ -88,7 +88,7 @@ def holds_rows(client: Client, table: Table) -> bool:
 
 def check(table: Table, target: Target) -> None:
     """Raises PermanentError where an exit on this server is not seen by a driver on another."""
-    if table.replicated:
+    if table.is_replicated:
         place = quote(table.database, table.name)
         raise PermanentError(
             f"flow {target.flow}: table: truncate cannot be used for {table.database}.{table.name}"

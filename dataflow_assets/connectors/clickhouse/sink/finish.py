@@ -16,10 +16,10 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 )
 from dataflow_assets.contracts import OffsetSlice, Position, Receipt, Span, Totals, utc_now
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps
+from dataflow_assets.sdk.checkpoint import check_planned, gaps, is_covered
 
 
-def finished(
+def state_after(
     branch: BranchCheckpoint, state: State, span: Span, receipts: Sequence[Receipt], at: datetime
 ) -> State:
     """The state after these receipts; they carry what the tasks committed.
@@ -69,9 +69,9 @@ def _step_over(branch: BranchCheckpoint, piece: OffsetSlice, at: datetime) -> Pa
     state = branch.read(name)
     check_planned(branch.flow, piece, state.partitions[name].position)
     if name in state.pending:
-        branch.done(state, name, Done(Totals(), utc_now()))
+        branch.record_done(state, name, Done(Totals(), utc_now()))
         state = branch.read(name)
-    while not covered(piece, state.partitions[name].position):
+    while not is_covered(piece, state.partitions[name].position):
         border = Border(piece.upto, at, 0, state.version, empty=True)
         state = branch.propose(state, name, border)
         if name in state.pending:

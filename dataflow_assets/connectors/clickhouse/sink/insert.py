@@ -9,14 +9,20 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
+from dataflow_assets.connectors.clickhouse.client import (
+    Client,
+    insert,
+    inserting,
+    known_settings,
+    quote,
+)
 from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, Failure, failing
 from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
 from dataflow_assets.connectors.clickhouse.sink.trial_table import trial_table
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.contracts import ABSENT
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.refused_rows import RefusedRow, SuspectRows, attempted
+from dataflow_assets.sdk.refused_rows import RefusedRow, SuspectRows, attempt_rows
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
@@ -69,7 +75,7 @@ class Insert:
         settings = inserting(token, replicated=self._facts.replicated)
         return self._attempt(self._name, self._columns(rows, version), settings)
 
-    def refused(self, rows: pa.Table, suspects: SuspectRows) -> list[RefusedRow[pa.Table]]:
+    def refused_rows(self, rows: pa.Table, suspects: SuspectRows) -> list[RefusedRow[pa.Table]]:
         """The rows that the table or its views refuse, found by trial. Raises Failure."""
         with trial_table(self._client, (self._database, self._name)) as trial:
             return suspects.search(self._columns(rows, 0), partial(self._try, trial))
@@ -85,7 +91,7 @@ class Insert:
         self, table: str, rows: pa.Table, settings: Mapping[str, object]
     ) -> ServerFailure | None:
         try:
-            return attempted(lambda: self._insert(table, rows, settings))
+            return attempt_rows(lambda: self._insert(table, rows, settings))
         except Failure as failure:
             if failure.fault is Fault.OUTSIDE:
                 raise
@@ -101,7 +107,7 @@ class Insert:
 
     def _insert(self, table: str, rows: pa.Table, settings: Mapping[str, object]) -> None:
         given = {"max_execution_time": SECONDS, **self._defaults.settings, **settings}
-        filled = self._defaults.filled(rows)
+        filled = self._defaults.fill(rows)
         with failing():
             place = quote(self._database, table)
-            insert(self._client, place, filled, known(self._client, given))
+            insert(self._client, place, filled, known_settings(self._client, given))

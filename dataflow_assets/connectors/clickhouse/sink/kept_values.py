@@ -31,7 +31,7 @@ class Filled:
     refused: Mapping[int, str]
 
 
-def filled(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order: bool) -> Filled:
+def fill_gaps(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order: bool) -> Filled:
     """The rows of one INSERT with the values that they lack. Called inside tasks.
 
     Args:
@@ -55,7 +55,7 @@ def filled(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order: b
     group = _groups(rows.select(key))
     lacks = _absent(rows, len(schema)) & unknown[:, None]
     kept = ~lacks.any(axis=1) | _is_last(group) if in_order else np.ones(len(group), np.bool_)
-    return _Gaps(rows, schema, key, gone, lacks, _sources(group, lacks), stored).filled(kept)
+    return _Gaps(rows, schema, key, gone, lacks, _sources(group, lacks), stored).fill(kept)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Gaps:
     """Likewise: the row of the same key before that has the value; -1: none has."""
     stored: StoredRows
 
-    def filled(self, kept: Bools) -> Filled:
+    def fill(self, kept: Bools) -> Filled:
         """These of the rows, some after the others: values that are looked up may be large."""
         lacking = np.cumsum(kept & self.lacks.any(axis=1))
         ends = np.searchsorted(lacking, np.arange(_AT_ONCE, lacking[-1], _AT_ONCE)) + 1
@@ -91,18 +91,18 @@ class _Gaps:
         lacks = self.lacks[numbers]
         asked = np.flatnonzero((lacks & (self.sources[numbers] < 0)).any(axis=1))
         names = [self.schema.names[at] for at in np.flatnonzero(lacks[asked].any(axis=0))]
-        found = self._found(rows, asked, names)
+        found = self._look_up(rows, asked, names)
         refused: dict[int, str] = {}
         for index in np.flatnonzero(lacks.any(axis=0)).tolist():
             mine = np.flatnonzero(lacks[:, index])
             values = [self._value(index, int(numbers[row]), int(row), found) for row in mine]
-            rows = _replaced(rows, index, mine, values)
+            rows = _replace_values(rows, index, mine, values)
             if not is_optional(self.schema.field(index)):
                 lost = [int(row) for row, one in zip(mine, values, strict=True) if one is None]
                 refused |= {row: self._no_row(rows, row) for row in lost}
         return Filled(rows, refused)
 
-    def _found(self, rows: pa.Table, asked: Ints, names: list[str]) -> dict[int, pa.Table]:
+    def _look_up(self, rows: pa.Table, asked: Ints, names: list[str]) -> dict[int, pa.Table]:
         if not len(asked):
             return {}
         stored, places = self.stored.values(rows.select(self.key).take(pa.array(asked)), names)
@@ -157,7 +157,7 @@ def _sources(group: Ints, lacks: Bools) -> Ints:
     return found
 
 
-def _replaced(
+def _replace_values(
     rows: pa.Table, index: int, mine: Ints, values: Sequence[pa.Array | None]
 ) -> pa.Table:
     """The rows with these values in one column; None is null."""

@@ -24,7 +24,7 @@ from dataflow_assets.contracts import (
     Slice,
     Span,
     Target,
-    divided,
+    divide,
     utc_now,
 )
 from dataflow_assets.errors import Outdated, PermanentError
@@ -33,7 +33,7 @@ from dataflow_assets.sdk.checkpoint import intent_of, unknown_starts
 _SHARE = 0.9  # of the window: other INSERTs go on while a chunk is read again
 
 
-def begun(head: Head, span: Span, at: datetime, blocks: int) -> Head:
+def head_at_begin(head: Head, span: Span, at: datetime, blocks: int) -> Head:
     """The head with the start of each new partition and, for a span of parts, their intent."""
     parts, intent = intent_of(span), None
     if parts:
@@ -44,7 +44,7 @@ def begun(head: Head, span: Span, at: datetime, blocks: int) -> Head:
     return replace(head, partitions={**head.partitions, **new}, intent=intent)
 
 
-def unfinished(state: State, span: Span) -> Span | None:
+def unfinished_span(state: State, span: Span) -> Span | None:
     """The recorded chunks as a span with the moment they were begun at; None where all is done.
 
     Chunks of another moment wait for the next span: steps know only one now.
@@ -79,7 +79,7 @@ def cut_parts(state: State, span: Span, cut: Cut) -> tuple[PartSlice, ...]:
     """
     known = [piece for piece in span.slices if isinstance(piece, PartSlice)]
     stays = state.pending.keys() - {part.partition for part in cut.gone}
-    return divided(known, lambda part: (part,) if part.partition in stays else cut(part))
+    return divide(known, lambda part: (part,) if part.partition in stays else cut(part))
 
 
 def check_window(

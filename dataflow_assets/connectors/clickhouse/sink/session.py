@@ -15,7 +15,7 @@ from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.shared_client import Lease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, trial_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
-from dataflow_assets.connectors.clickhouse.sink.finish import finished
+from dataflow_assets.connectors.clickhouse.sink.finish import state_after
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
@@ -45,7 +45,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.checkpoint import check_begun
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         self._run = run
         self._database, self._name = sink.place()
         self._at = local_now()
-        with translated(f"opening {self._sink.address()}"):
+        with translate_errors(f"opening {self._sink.address()}"):
             self._lease = Lease(sink.dsn())
         self._client = self._lease.client
         try:
@@ -73,7 +73,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._state.branch.shown
+        return self._state.branch.for_readers
 
     @property
     @override
@@ -85,14 +85,14 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         # Read once: a table altered under a run shows as an error, and the next run reads anew.
         if self._table is None:
             return None
-        return self._table.schema(self._upsert.key, self._upsert.filled)
+        return self._table.schema(self._upsert.key, self._upsert.own_columns)
 
     @override
     def row_count(self) -> int | None:
         if self._table is None or self._table.replaces:
             return None
         query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
-        with translated(f"counting the rows of {self._sink.address()}"):
+        with translate_errors(f"counting the rows of {self._sink.address()}"):
             found = query_rows(self._client, query, {"u": self._table.uuid})
         return found[0][0] if found else None
 
@@ -104,7 +104,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     @override
     def create(self, sample: pa.Schema) -> None:
         self.check_target()
-        with translated(f"creating {self._sink.address()}"):
+        with translate_errors(f"creating {self._sink.address()}"):
             create_table.create(self._client, self._sink, sample)
             self._find()
             self._head(replace(self._state.snapshot(), target=self.identity))
@@ -115,13 +115,13 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
 
     @override
     def add_columns(self, columns: pa.Schema) -> None:
-        with translated(f"adding columns to {self._sink.address()}"):
+        with translate_errors(f"adding columns to {self._sink.address()}"):
             create_table.add_columns(self._client, self._sink, columns)
             self._find()
 
     @override
     def holds_rows(self) -> bool:
-        with translated(f"counting the rows of {self._sink.address()}"):
+        with translate_errors(f"counting the rows of {self._sink.address()}"):
             return self._table is not None and empty_table.holds_rows(self._client, self._table)
 
     @override
@@ -130,16 +130,16 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         state = self._state
         recovery.check_adopted(state, self._target)
         intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)
-        with translated(f"adopting {self._sink.address()}"):
+        with translate_errors(f"adopting {self._sink.address()}"):
             self._head(replace(state.snapshot(), target=self.identity, intent=intent))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        with translated(f"restarting {self._sink.address()}"):
+        with translate_errors(f"restarting {self._sink.address()}"):
             if empty and self._table is not None:
                 self._check_emptied(self._table)
             head = replace(
-                self._state.restarted(positions),
+                self._state.restart(positions),
                 generation=self._branch.generation(),
                 source=source,
                 target=self.identity,
@@ -154,14 +154,14 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     @override
     def begin(self, span: Span) -> Span:
         self._at = span.at or local_now()
-        unfinished = recovery.unfinished(self._state, span)
+        unfinished = recovery.unfinished_span(self._state, span)
         if unfinished is not None:
             place = self._table, f"{self._database}.{self._name}"
             recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
         check_begun(self._target.flow, span, self.checkpoint.positions)
-        with translated(f"beginning on {self._sink.address()}"):
+        with translate_errors(f"beginning on {self._sink.address()}"):
             self._record(span)
         failpoints.reach("clickhouse.begin")
         return replace(span, at=self._at)  # where nothing was new, the tasks assert the epoch
@@ -171,8 +171,8 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         parts = recovery.cut_parts(self._state, span, cut)
         if self._state.head.intent is None or parts == span.slices:
             return span
-        with translated(f"beginning on {self._sink.address()}"):
-            self._head(self._state.divided(parts))
+        with translate_errors(f"beginning on {self._sink.address()}"):
+            self._head(self._state.divide(parts))
         return replace(span, slices=parts)
 
     @override
@@ -184,8 +184,8 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
                 f"{self._sink.address()}: a run was stopped at their INSERT, and they cannot be "
                 "read again as they were. Start from earliest with table: truncate"
             )
-        with translated(f"beginning on {self._sink.address()}"):
-            self._head(self._state.restarted(lasting(self.checkpoint.positions)))
+        with translate_errors(f"beginning on {self._sink.address()}"):
+            self._head(self._state.restart(lasting(self.checkpoint.positions)))
 
     @override
     def ticket(self) -> Ticket:
@@ -196,7 +196,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
             table.uuid,
             self._at,
             bool(table.partition_key),
-            table.replicated,
+            table.is_replicated,
             self._upsert.version,
             self._upsert.deleted,
             table.viewed,
@@ -209,18 +209,18 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("clickhouse.finish")
         receipts = [r for r in receipts if r.branch == self._target.branch]
-        with translated(f"finishing on {self._sink.address()}"):
+        with translate_errors(f"finishing on {self._sink.address()}"):
             if any(isinstance(piece, PartSlice) for piece in span.slices):
                 self._finish_parts(source)
             else:
-                self._state = finished(self._branch, self._state, span, receipts, self._at)
+                self._state = state_after(self._branch, self._state, span, receipts, self._at)
         return self.checkpoint
 
     @override
     def forget(self) -> None:
-        with translated(f"forgetting {self._sink.address()}"):
+        with translate_errors(f"forgetting {self._sink.address()}"):
             forgotten = replace(
-                self._state.restarted({}),
+                self._state.restart({}),
                 generation=self._branch.generation(),
                 source=None,
                 target=None,
@@ -234,11 +234,11 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         self._lease.close()
 
     def _open(self) -> None:
-        with translated(f"opening {self._sink.address()}"):
+        with translate_errors(f"opening {self._sink.address()}"):
             checkpoint_table.prepare(self._client, self._database)
             trial_table.sweep(self._client, self._database)
             self._find()
-            replicated = bool(self._table and self._table.replicated)
+            replicated = bool(self._table and self._table.is_replicated)
             if replicated:
                 checkpoint_table.check_replicated(self._client, self._database)
             self._log = CheckpointTable(
@@ -261,7 +261,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
 
     def _empty(self) -> None:
         emptying = empty_table.Emptying(self._client, self._branch, self._target)
-        self._state = emptying.finished(self._state, self._table, self._database)
+        self._state = emptying.finish(self._state, self._table, self._database)
 
     def _check_emptied(self, table: Table) -> None:
         refuse_shared(self._target, self._sink.address(), self._log.others(table.uuid))
@@ -272,7 +272,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     def _record(self, span: Span) -> None:
         known = self._state.snapshot()
         head = replace(
-            recovery.begun(known, span, self._at, self._log.blocks),
+            recovery.head_at_begin(known, span, self._at, self._log.blocks),
             manifest=self._target.manifest,
             target=known.target or self.identity,
         )
@@ -283,7 +283,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         self._state = self._branch.read()
         if not self._state.head.intent or not all(part.empty for part in self._state.parts):
             return
-        self._head(self._state.restarted(source.fold(self.checkpoint.positions)))
+        self._head(self._state.restart(source.fold(self.checkpoint.positions)))
 
     def _head(self, head: Head) -> None:
         self._state = self._branch.head(head)

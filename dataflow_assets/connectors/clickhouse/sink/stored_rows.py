@@ -65,15 +65,16 @@ class StoredRows:
             [pa.field(self._row, pa.int64()), *(self._field(one) for one in columns)]
         )
         with stream(self.client, query, given, settings) as batches:
-            checked = [types.text_checked(one, schema, self._refused) for one in batches]
+            checked = [types.text_checked(one, schema, self._refusal) for one in batches]
             return pa.Table.from_batches(checked, schema)
 
     def _query(self, keys: Sequence[str], first: int, columns: Sequence[str]) -> str:
         """Keys have names of their own: no name stands for another column."""
-        asked = self._asked(keys, first)
+        asked = self._key_rows(keys, first)
         listed = ", ".join(quote(name) for name in dict.fromkeys([*keys, *columns]))
         values = ", ".join(
-            f"{types.selected(name, self._type(name), SINK_TEXT)} AS {self._alias(f' value {n}')}"
+            f"{types.select_expression(name, self._type(name), SINK_TEXT)} "
+            f"AS {self._alias(f' value {n}')}"
             for n, name in enumerate(columns)
         )
         same = " AND ".join(
@@ -89,7 +90,7 @@ class StoredRows:
         row = f"a.{self._alias('row')}"
         return f"SELECT {row}, {values} FROM ({rows}) AS t JOIN ({asked}) AS a ON {same}"  # noqa: S608
 
-    def _asked(self, keys: Sequence[str], first: int) -> str:
+    def _key_rows(self, keys: Sequence[str], first: int) -> str:
         """The keys as rows; their texts travel as hexadecimal digits, which need no escapes."""
         lists = [
             f"CAST(arrayMap(x -> unhex(x), splitByChar(',', {{key_{n}:String}})), "
@@ -121,7 +122,7 @@ class StoredRows:
         found: bytes = self.schema.field(name).metadata[CLICKHOUSE_TYPE]
         return found.decode()
 
-    def _refused(self, column: str) -> PermanentError:
+    def _refusal(self, column: str) -> PermanentError:
         return PermanentError(
             f"{'.'.join(self.place)}: column {column} holds bytes that are not UTF-8 text, in a "
             "row whose change has left it as it was: the flow did not store these bytes, and "
@@ -134,7 +135,7 @@ def _asked_type(text: str) -> str:
     bare = Type.of(text).bare
     digits = types.digits(text)
     if digits is None or bare.name in types.DAYS:
-        return bare.spelled
+        return bare.spelling
     return f"DateTime64({9 if digits > 6 else 6}, 'UTC')"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import listed
+from dataflow_assets.connectors.clickhouse.client import name_list
 from dataflow_assets.connectors.clickhouse.options import DELETED, ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.create_table import engine
 from dataflow_assets.connectors.clickhouse.table.table import Table
@@ -26,7 +26,7 @@ class UpsertRules:
     """Filled with 1 for a deletion, else 0."""
 
     @property
-    def filled(self) -> frozenset[str]:
+    def own_columns(self) -> frozenset[str]:
         return frozenset(name for name in (self.version, self.deleted) if name)
 
     @classmethod
@@ -45,7 +45,7 @@ class UpsertRules:
         if sink.replacing_version_column and version is not None:
             raise _unfit(sink, table, f"its version is {version}")
         _check_type(sink, table, version)
-        return cls(key, version, _deleted(sink, table))
+        return cls(key, version, _delete_column(sink, table))
 
     def columns(self, rows: pa.RecordBatch | pa.Table, version: int) -> dict[str, pa.Array]:
         count = rows.num_rows
@@ -63,7 +63,7 @@ def deletes(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     return np.asarray(rows.column(OP).fill_null(0).to_numpy() == DELETE)
 
 
-def _deleted(sink: ClickhouseSinkOptions, table: Table) -> str | None:
+def _delete_column(sink: ClickhouseSinkOptions, table: Table) -> str | None:
     if sink.delete_mode is None:
         return None
     if sink.delete_mode == "hard":
@@ -87,7 +87,7 @@ def _check_type(sink: ClickhouseSinkOptions, table: Table, version: str | None) 
 
 
 def _unfit(sink: ClickhouseSinkOptions, table: Table, why: str) -> PermanentError:
-    key = listed(sink.conflict_key or table.sorting_key)
+    key = name_list(sink.conflict_key or table.sorting_key)
     return PermanentError(
         f"upsertMode: table {table.database}.{table.name} cannot replace rows as the manifest "
         f"says: {why}; it needs ENGINE = {engine(sink)} ORDER BY ({key}): make such a table, "

@@ -23,7 +23,7 @@ from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Insert
-from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, filled
+from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, fill_gaps
 from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
@@ -86,7 +86,7 @@ class ClickhouseWriter(Writer):
 
     @override
     def close(self, complete: bool) -> Receipt:
-        committed = self._committed(complete)
+        committed = self._commit(complete)
         self.abort()
         position = committed.partition.position if committed.seen is None else None
         branch, told = self._ticket.target.branch, (committed.dump(),)
@@ -102,7 +102,7 @@ class ClickhouseWriter(Writer):
     def _begun(self) -> Chunks:
         if self._chunks is None:
             target = self._ticket.target
-            with self._guarded():
+            with self._guard():
                 self._client = connect(self._sink.dsn(), f"dataflow {target.flow}")
                 replicated = self._facts.replicated
                 log = CheckpointTable(
@@ -115,7 +115,7 @@ class ClickhouseWriter(Writer):
                 self._chunks = chunks
         return self._chunks
 
-    def _committed(self, complete: bool) -> Committed:
+    def _commit(self, complete: bool) -> Committed:
         if not isinstance(self._piece, OffsetSlice):
             return self._commit_part() if complete else Committed(Partition(None))
         if self._seen is not None:
@@ -125,7 +125,7 @@ class ClickhouseWriter(Writer):
     def _commit_prefix(self, seen: int) -> Committed:
         chunks = self._begun()
         self._settle(self._buffer.rejected)
-        with self._guarded():
+        with self._guard():
             short = chunks.short(seen)
             if not short:
                 chunks.commit(seen, self._rows(), self._facts.at)
@@ -135,7 +135,7 @@ class ClickhouseWriter(Writer):
         chunks = self._begun()
         if self._first is not None:
             self._settle(self._buffer.rejected)
-            with self._guarded():
+            with self._guard():
                 chunks.commit(self._piece.upto, self._rows(), self._facts.at)
         return Committed(chunks.partition)
 
@@ -148,9 +148,9 @@ class ClickhouseWriter(Writer):
     def _insert(self, piece: Piece, border: Border) -> Totals:
         found = self._buffer.cut(piece)
         failpoints.reach("clickhouse.before-insert")
-        whole = self._filled(found.rows)
+        whole = self._fill(found.rows)
         refused = len(whole.refused)
-        refused += self._store(self._left(whole.rows, whole.refused), piece, border)
+        refused += self._store(self._without_refused(whole.rows, whole.refused), piece, border)
         rows = found.rows.num_rows - refused  # with those that others of the INSERT replace
         totals = Totals(rows, len(found.rejected) + refused, found.size)
         self._totals += totals
@@ -161,47 +161,49 @@ class ClickhouseWriter(Writer):
         before = int(rows.num_rows)
         if self._facts.views and before:
             # Where a view fails, ClickHouse has stored the rows in the table: too late to try.
-            rows = self._left(rows, self._refused(rows))
+            rows = self._without_refused(rows, self._find_refused(rows))
         failure = self._load().insert(rows, piece.token, border.version)
         if failure is not None:
-            reasons = self._refused(rows, failure)
+            reasons = self._find_refused(rows, failure)
             if not reasons:
                 where = f"{self._ticket.target.source}, partition {self._piece.partition}"
                 where = f"{where}, {piece.after} to {piece.upto}"
                 raise failure.error(f"writing to {self._sink.address()}: no row alone, {where}")
-            rows = self._left(rows, reasons)
+            rows = self._without_refused(rows, reasons)
             failpoints.reach("clickhouse.refused")
             failure = self._load().insert(rows, piece.token, border.version)
         if failure is not None:
             raise failure
         return before - int(rows.num_rows)
 
-    def _filled(self, rows: pa.Table) -> Filled:
+    def _fill(self, rows: pa.Table) -> Filled:
         schema, facts = self._ticket.schema, self._facts
         stored = StoredRows(self._session(), self._sink.place(), schema, facts.replicated)
         in_order = self._sink.replacing_version_column is None
-        return filled(rows, schema, stored, in_order=in_order)
+        return fill_gaps(rows, schema, stored, in_order=in_order)
 
-    def _refused(self, rows: pa.Table, known: ServerFailure | None = None) -> Mapping[int, str]:
+    def _find_refused(
+        self, rows: pa.Table, known: ServerFailure | None = None
+    ) -> Mapping[int, str]:
         suspects = SuspectRows()
         try:
-            found = self._load().refused(rows, suspects)
+            found = self._load().refused_rows(rows, suspects)
         except Failure as failure:
             if known is None and failure.fault is not Fault.OUTSIDE:
                 return {}  # this user may not try it: the table itself is asked
             raise known or failure from failure
         reasons = {one.at: one.failure.reason for one in found}
-        rejections = self._buffer.refused(rows, reasons)
+        rejections = self._buffer.rejections(rows, reasons)
         for rejection, one in zip(rejections, found, strict=True):
             suspects.doubt(rejection, one.failure)
         suspects.check(self._ticket.target.source, self._piece)
         return reasons
 
-    def _left(self, rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
+    def _without_refused(self, rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
         """Without those that are refused, once they are settled."""
         if not refused:
             return rows
-        self._settle(self._buffer.refused(rows, refused))
+        self._settle(self._buffer.rejections(rows, refused))
         return without(rows, refused)
 
     def _load(self) -> Insert:
@@ -212,7 +214,7 @@ class ClickhouseWriter(Writer):
 
     def _beside(self, found: Sequence[Rejection]) -> None:
         rows = [rejected_row(self._ticket.target, self._piece, one) for one in found]
-        with self._guarded():
+        with self._guard():
             table = ClickhouseRejected.beside(self._session(), self._sink)
             table.prepare()
             table.append(rows)
@@ -222,7 +224,7 @@ class ClickhouseWriter(Writer):
         return self._client
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guard(self) -> Iterator[None]:
         try:
             yield
         except ServerFailure as failure:

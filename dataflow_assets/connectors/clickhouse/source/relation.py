@@ -47,7 +47,7 @@ class ClickhouseColumn(SqlColumn):
     @property
     @override
     def selection(self) -> str:
-        return types.selected(self.name, self.type)
+        return types.select_expression(self.name, self.type)
 
     @override
     def field(self, name: str) -> pa.Field:
@@ -87,7 +87,7 @@ class ClickhouseColumn(SqlColumn):
     def type_in_positions(self) -> str:
         """The type that its values have as text in a position: times in UTC, to the last digit."""
         if self.digits is None or self.is_day:
-            return Type.of(self.type).bare.spelled
+            return Type.of(self.type).bare.spelling
         return f"DateTime64({self.digits}, 'UTC')" if self.digits else "DateTime('UTC')"
 
     @override

@@ -36,7 +36,7 @@ import msgspec
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.checkpoint import resumed
+from dataflow_assets.sdk.checkpoint import resume
 
 HEAD, CHUNK, WHOLE, DONE = "head", "chunk", "whole", "done"
 Key = tuple[str | int, ...]
@@ -185,7 +185,7 @@ class State:
         """A head that says the same without the rows before it."""
         return replace(self.head, partitions=dict(self.partitions))
 
-    def restarted(self, positions: Positions) -> Head:
+    def restart(self, positions: Positions) -> Head:
         """A head that begins at these positions; what was counted stays counted."""
         return replace(
             self.head,
@@ -195,7 +195,7 @@ class State:
             version=self.version,
         )
 
-    def divided(self, parts: tuple[PartSlice, ...]) -> Head:
+    def divide(self, parts: tuple[PartSlice, ...]) -> Head:
         """A head whose bounded read has these parts; what it was divided into before is left."""
         known = self.head.intent
         assert known is not None  # noqa: S101 - nothing else is divided
@@ -207,7 +207,7 @@ class State:
     @property
     def parts(self) -> tuple[PartSlice, ...]:
         """Returns those of the intent; what is done is empty."""
-        return resumed(self.branch.intent, self.branch.positions)
+        return resume(self.branch.intent, self.branch.positions)
 
     def after(self, partition: str) -> str:
         """Returns where the next chunk of a partition begins, as it stands in its key."""
@@ -248,10 +248,10 @@ class _Walk:
                 self.pending[name] = border
                 self._note_whole(name, part)
                 break
-            part = self._moved(name, part, border, done)
+            part = self._move(name, part, border, done)
         return part
 
-    def _moved(self, name: str, part: Partition, border: Border, done: Done | None) -> Partition:
+    def _move(self, name: str, part: Partition, border: Border, done: Done | None) -> Partition:
         upto = self._get(WHOLE, name, part, int) or border.upto
         totals = part.totals + (done.totals if done else Totals())
         return Partition(upto, totals, done.at if done else border.at, border.version)

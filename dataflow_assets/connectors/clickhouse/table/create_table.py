@@ -7,7 +7,7 @@ from collections.abc import Container
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import Client, listed, literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, name_list, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
@@ -102,7 +102,7 @@ def _statement(
 ) -> str:
     body = ",\n  ".join(f"{quote(name)} {kind}" for name, kind in types_.items())
     partition = f"\nPARTITION BY {sink.partition_by}" if sink.partition_by else ""
-    by = f"({listed(order)})" if order else "tuple()"
+    by = f"({name_list(order)})" if order else "tuple()"
     return (
         f"CREATE TABLE IF NOT EXISTS {quote(*sink.place())} (\n  {body}\n)\n"
         f"ENGINE = {made}{partition}\nORDER BY {by}\n"
@@ -153,8 +153,8 @@ def column_type(field: pa.Field, *, required: bool = False, messages: bool = Tru
     as_json = isinstance(field.type, pa.JsonType) or kind_of(field) == Kind.JSON
     if as_json or (compound and messages):
         column = pa.field(field.name, pa.string(), nullable=not required)
-        return f"{types.declared(column)} COMMENT {literal(JSON_TEXT)}"
-    declared = types.declared(field.with_nullable(not required))
+        return f"{types.declaration(column)} COMMENT {literal(JSON_TEXT)}"
+    declared = types.declaration(field.with_nullable(not required))
     if required and declared.startswith("Nullable("):  # a table of ClickHouse says so itself
         return declared.removeprefix("Nullable(").removesuffix(")")
     return declared

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
-from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
+from dataflow_assets.connectors.clickhouse.type_names import Type, split_list, unquote
 from dataflow_assets.contracts import Kind, Note
 from dataflow_assets.errors import PermanentError
 
@@ -64,7 +64,7 @@ class Column:
     """True: rows go into the table's partitions by it."""
 
     @property
-    def given(self) -> bool:
+    def takes_values(self) -> bool:
         return self.default_kind in {"", "DEFAULT"}
 
     def field(self) -> pa.Field:
@@ -106,7 +106,7 @@ class Table:
     """Whether materialized views read what is inserted."""
 
     @property
-    def replicated(self) -> bool:
+    def is_replicated(self) -> bool:
         return self.engine.startswith(("Replicated", "Shared"))
 
     @property
@@ -120,7 +120,7 @@ class Table:
 
     def schema(self, key: tuple[str, ...], filled: frozenset[str]) -> pa.Schema:
         """The columns that records fill; `filled`: those that the sink fills."""
-        fields = [c.field() for c in self.columns if c.given and c.name not in filled]
+        fields = [c.field() for c in self.columns if c.takes_values and c.name not in filled]
         return pa.schema(fields, {Note.KEY: json.dumps(key).encode()} if key else None)
 
     def check(self) -> None:
@@ -138,7 +138,7 @@ class Table:
                 f"rows twice; run: {self.remember}"
             )
         for column in self.columns:
-            if column.parts and not column.given and _CHANGING.search(column.default):
+            if column.parts and not column.takes_values and _CHANGING.search(column.default):
                 raise PermanentError(
                     f"{place} is partitioned by {column.name}, which is {column.default}: a row "
                     "that is inserted once more after a crash may go into another partition, and "
@@ -152,7 +152,7 @@ class Table:
 
     @property
     def remember(self) -> str:
-        setting = "replicated_deduplication_window" if self.replicated else _PLAIN
+        setting = "replicated_deduplication_window" if self.is_replicated else _PLAIN
         place = quote(self.database, self.name)
         return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
 
@@ -221,12 +221,12 @@ def _names(sorting: str) -> tuple[str, ...]:
     """The columns of a sorting key; an expression is none, whatever it is cut into."""
     whole = sorting.strip()
     bare = whole[1:-1] if whole.startswith("(") and whole.endswith(")") else whole
-    return tuple(unquoted(part) for part in listed(bare) if part)
+    return tuple(unquote(part) for part in split_list(bare) if part)
 
 
 def _replacing(full: str) -> tuple[str | None, str | None]:
-    engine = next(iter(listed(full, " ")), "")  # behind it stand the other clauses
+    engine = next(iter(split_list(full, " ")), "")  # behind it stand the other clauses
     given = Type.of(engine).arguments if _REPLACING.match(engine) else ()
-    named = [unquoted(part) for part in given if part and not part.startswith("'")]
+    named = [unquote(part) for part in given if part and not part.startswith("'")]
     version, deleted, *_ = [*named, None, None]
     return version, deleted

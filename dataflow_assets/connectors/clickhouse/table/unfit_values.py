@@ -101,11 +101,11 @@ def _of(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> Unfit:
     if pa.types.is_nested(column.type):
         for inside, parents, values in _members(bare, column):
             if not inside.nullable and values.null_count:
-                reason = f"holds null, and {inside.spelled} takes none"
+                reason = f"holds null, and {inside.spelling} takes none"
                 yield from ((int(parents[row]), reason) for row in _rows(values.is_null()))
             yield from ((int(parents[row]), why) for row, why in _of(inside, values, checks))
     elif bare.name in _UNFILLED:  # as JSON text
-        reason = f"a flow cannot fill {kind.spelled}: give the column arrays, tuples or a String"
+        reason = f"a flow cannot fill {kind.spelling}: give the column arrays, tuples or a String"
         yield from ((row, reason) for row in _rows(column.is_valid()))
     elif check := checks.get(bare.name):
         yield from check(bare, column)
@@ -139,12 +139,12 @@ def _outside(low: Any, high: Any) -> Check:
         del kind
         first, last = (pa.scalar(limit, column.type) for limit in (low, high))
         for row in _rows(pc.or_(pc.less(column, first), pc.greater(column, last))):
-            yield row, f"{_written(column[row])} lies outside {low} to {high}"
+            yield row, f"{_text_of(column[row])} lies outside {low} to {high}"
 
     return check
 
 
-def _written(value: pa.Scalar) -> str:
+def _text_of(value: pa.Scalar) -> str:
     """Python knows no times beyond the years 1 to 9999; Arrow writes them."""
     try:
         return str(value)
@@ -162,36 +162,36 @@ def _whole(bits: int, *, signed: bool) -> Check:
         return digits.isdecimal() and len(digits) <= len(str(high)) and low <= int(text) <= high
 
     def check(kind: Type, column: pa.Array) -> Unfit:
-        for row in _rows(_mismatched(column, short)):
+        for row in _rows(_mismatches(column, short)):
             if not fits(text := column[row].as_py()):
-                yield row, f"{_shown(text)} is no {kind.name}: whole numbers from {low} to {high}"
+                yield row, f"{_show(text)} is no {kind.name}: whole numbers from {low} to {high}"
 
     return check
 
 
 def _long(kind: Type, column: pa.Array) -> Unfit:
     for row in _rows(pc.greater(pc.binary_length(column), int(kind.arguments[0]))):
-        yield row, f"{_shown(column[row].as_py())} is longer than the bytes of {kind.spelled}"
+        yield row, f"{_show(column[row].as_py())} is longer than the bytes of {kind.spelling}"
 
 
-def _unnamed(kind: Type, column: pa.Array) -> Unfit:
+def _without_name(kind: Type, column: pa.Array) -> Unfit:
     names = _names(kind)
     for row in _rows(pc.invert(pc.is_in(column, names, skip_nulls=False))):
         if (text := column[row].as_py()) is not None:
-            yield row, f"{_shown(text)} is none of the names of {_shown(kind.spelled)}"
+            yield row, f"{_show(text)} is none of the names of {_show(kind.spelling)}"
 
 
 def _ipv4(kind: Type, column: pa.Array) -> Unfit:
     del kind
-    for row in _rows(_mismatched(column, _IPV4)):
-        yield row, f"{_shown(column[row].as_py())} is no IPv4 address"
+    for row in _rows(_mismatches(column, _IPV4)):
+        yield row, f"{_show(column[row].as_py())} is no IPv4 address"
 
 
 def _ipv6(kind: Type, column: pa.Array) -> Unfit:
     del kind
-    for row in _rows(_mismatched(column, _IPV6)):
+    for row in _rows(_mismatches(column, _IPV6)):
         if not _is_ipv6(text := column[row].as_py()):
-            yield row, f"{_shown(text)} is no IPv6 address"
+            yield row, f"{_show(text)} is no IPv6 address"
 
 
 def _is_ipv6(text: str) -> bool:
@@ -207,10 +207,10 @@ def _is_ipv6(text: str) -> bool:
 def _time(kind: Type, column: pa.Array) -> Unfit:
     digits = int(kind.arguments[0]) if kind.arguments else 3 if kind.name == "Time64" else 0
     fraction = rf"(\.\d{{1,{digits}}})?" if digits else ""
-    for row in _rows(_mismatched(column, rf"^-?\d{{2,3}}:[0-5]\d:[0-5]\d{fraction}$")):
+    for row in _rows(_mismatches(column, rf"^-?\d{{2,3}}:[0-5]\d:[0-5]\d{fraction}$")):
         yield (
             row,
-            f"{_shown(column[row].as_py())} is no {kind.spelled}: up to 999:59:59"
+            f"{_show(column[row].as_py())} is no {kind.spelling}: up to 999:59:59"
             + (f" with up to {digits} digits of a second" if digits else ""),
         )
 
@@ -222,7 +222,7 @@ CHECKS: dict[str, Check] = {
     **{f"Int{bits}": _whole(bits, signed=True) for bits in (128, 256)},
     **{f"UInt{bits}": _whole(bits, signed=False) for bits in (128, 256)},
     "FixedString": _long,
-    **dict.fromkeys(("Enum", "Enum8", "Enum16"), _unnamed),
+    **dict.fromkeys(("Enum", "Enum8", "Enum16"), _without_name),
     "IPv4": _ipv4,
     "IPv6": _ipv6,
     **dict.fromkeys(("Time", "Time64"), _time),
@@ -233,7 +233,7 @@ def _cut(kind: Type, column: pa.Array) -> Unfit:
     """Moments with more digits of a second than the type keeps."""
     kept = fraction(kind) if kind.name == "DateTime64" else 0
     for row in _rows(has_more_digits(column, kept)):
-        yield row, f"{_written(column[row])} has more digits of a second than {kind.spelled}"
+        yield row, f"{_text_of(column[row])} has more digits of a second than {kind.spelling}"
 
 
 def _seconds(kind: Type, column: pa.Array) -> Unfit:
@@ -248,7 +248,7 @@ EXACT: Mapping[str, Check] = {
 }
 
 
-def _mismatched(column: pa.Array, form: str) -> pa.Array:
+def _mismatches(column: pa.Array, form: str) -> pa.Array:
     return pc.invert(pc.match_substring_regex(column, form))
 
 
@@ -259,5 +259,5 @@ def _rows(mask: pa.Array | Bools) -> list[int]:
     return found
 
 
-def _shown(text: str) -> str:
+def _show(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -13,8 +13,8 @@ from datetime import datetime
 import msgspec
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.client import Folder, hidden
-from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.client import Folder, is_hidden
+from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.connectors.files.table.identity import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
@@ -36,7 +36,7 @@ class FilesErrors(ErrorStore):
 
     @override
     def prepare(self) -> None:
-        with translated(self._options, "reach the error sink"):
+        with translate_errors(self._options, "reach the error sink"):
             Folder(self._options).check()
             refuse_own(self._options)
             refuse_within(self._options)
@@ -46,13 +46,13 @@ class FilesErrors(ErrorStore):
         reach("files.errors")
         names = "\n".join(f"{one.id}@{one.reading}" for one in records)
         name = f"errors-{hashlib.sha256(names.encode()).hexdigest()[:32]}.jsonl"
-        with translated(self._options, "store rejected records in the error sink"):
+        with translate_errors(self._options, "store rejected records in the error sink"):
             Folder(self._options).put(f"{self._within}{name}", text(records))
         reach("files.errors-stored")
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        with translated(self._options, "read the rejected records of"):
+        with translate_errors(self._options, "read the rejected records of"):
             folder = Folder(self._options)
             names = (name for one in folder.files(_REPLAYED) for name in _names(folder, one.name))
             done = dict(sorted(names, key=lambda name: name[1]))
@@ -62,7 +62,7 @@ class FilesErrors(ErrorStore):
     def _lines(self, folder: Folder) -> Iterator[tuple[str, bytes]]:
         """The lines that are not empty, and where each of them is."""
         for file in folder.files(self._within.rstrip("/")):
-            if self._within or not hidden(file.name):
+            if self._within or not is_hidden(file.name):
                 for number, line in enumerate(folder.read(file.name).splitlines(), 1):
                     if line:
                         yield f"{self._options.path}/{file.name}, line {number}", line
@@ -71,7 +71,7 @@ class FilesErrors(ErrorStore):
     def replayed(self, entries: Sequence[Entry]) -> None:
         content = msgspec.json.encode([one.name for one in entries])
         name = f"{_REPLAYED}/{hashlib.sha256(content).hexdigest()[:32]}.json"
-        with translated(self._options, "note replayed records in"):
+        with translate_errors(self._options, "note replayed records in"):
             Folder(self._options).put(name, content)
 
 

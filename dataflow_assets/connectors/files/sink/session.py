@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.client import Folder, Stored
-from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import BESIDE
 from dataflow_assets.connectors.files.sink.writer import Staged
@@ -45,7 +45,7 @@ class FilesSinkSession(StoredSession):
     _sink: FilesSinkOptions
 
     def __init__(self, sink: FilesSinkOptions, target: Target, run: Run) -> None:
-        with translated(sink, "open"):
+        with translate_errors(sink, "open"):
             self._folder = Folder(sink)
             self._folder.check()
             self._identity = identify(sink)
@@ -68,24 +68,24 @@ class FilesSinkSession(StoredSession):
 
     @override
     def holds_rows(self) -> bool:
-        with translated(self._sink, "look into"):
+        with translate_errors(self._sink, "look into"):
             return bool(rows(self._folder))
 
     @override
     def read(self) -> BranchState | None:
-        with translated(self._sink, "read the checkpoint of"):
+        with translate_errors(self._sink, "read the checkpoint of"):
             newest = head(self._folder, self._target)
         return newest.state if newest else None
 
     @override
     def record(self, step: StateChange) -> BranchState:
-        with translated(self._sink, "commit to"):
+        with translate_errors(self._sink, "commit to"):
             return self._log.commit(step)
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Every version does: who finds another newest one than its own can make no more."""
-        with translated(self._sink, "commit to"):
+        with translate_errors(self._sink, "commit to"):
             if empty:
                 refuse_shared(self._target, self._sink.address(), self._others())
             return self._log.commit(step, removes=self._rows if empty else tuple)
@@ -103,12 +103,12 @@ class FilesSinkSession(StoredSession):
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         reach("files.before-commit")
-        with translated(self._sink, "commit to"):
-            state = self._log.commit(step, partial(self._named, receipts))
+        with translate_errors(self._sink, "commit to"):
+            state = self._log.commit(step, partial(self._name_files, receipts))
         reach("files.finished")
         return state
 
-    def _named(self, receipts: Sequence[Receipt], version: int) -> tuple[Moved, ...]:
+    def _name_files(self, receipts: Sequence[Receipt], version: int) -> tuple[Moved, ...]:
         """The staged files with the names that readers will find them by.
 
         In the order of the commits; with the staged name, since a log that was removed begins at
@@ -135,6 +135,6 @@ def _final(staged: Staged, stem: str) -> str:
 
 def peek(sink: FilesSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint; None for a branch that never began, or was forgotten."""
-    with translated(sink, "read the checkpoint of"):
+    with translate_errors(sink, "read the checkpoint of"):
         newest = head(Folder(sink), target)
-    return newest.state.shown if newest and newest.state.known else None
+    return newest.state.for_readers if newest and newest.state.is_known else None

@@ -12,7 +12,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.client import Folder
-from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import text
 from dataflow_assets.connectors.files.table.commit_log import head, staged_by
@@ -35,8 +35,8 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.record import NotJson, parse
-from dataflow_assets.sdk.branch_state import owned
-from dataflow_assets.sdk.checkpoint import uncovered
+from dataflow_assets.sdk.branch_state import check_owner
+from dataflow_assets.sdk.checkpoint import without_covered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
@@ -64,7 +64,7 @@ class FilesWriter(Writer):
     @override
     def write(self, chunk: Chunk) -> None:
         self._seen = chunk.seen
-        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+        if (left := without_covered(chunk, self._piece, self._position)) is not None:
             self._write(left)
             reach("files.write")
 
@@ -95,13 +95,13 @@ class FilesWriter(Writer):
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """A newer driver clears away what tasks of this one have staged: that one is named."""
-        with translated(self._sink, "write into"):
+        with translate_errors(self._sink, "write into"):
             try:
                 yield
             except FileNotFoundError:
                 ticket, newest = self._ticket, head(Folder(self._sink), self._ticket.target)
                 state, place = newest.state if newest else None, self._sink.address()
-                owned(ticket.target.flow, state, ticket.epoch, ticket.run, place)
+                check_owner(ticket.target.flow, state, ticket.epoch, ticket.run, place)
                 raise
 
     def _beside(self, rejections: Sequence[Rejection]) -> None:
@@ -111,7 +111,7 @@ class FilesWriter(Writer):
     @override
     def abort(self) -> None:
         if not self._handed_over:
-            with translated(self._sink, "clear away what was written into"):
+            with translate_errors(self._sink, "clear away what was written into"):
                 self._files.abort()
 
 

@@ -86,7 +86,7 @@ class FilesPosition:
         """Returns whether the file is done, whatever it looks like now."""
         return mark(file.name) in self.read
 
-    def changed(self, file: Stored) -> bool:
+    def has_changed(self, file: Stored) -> bool:
         """Returns whether the file is done or begun, and looked different then."""
         name, version = marks(file)
         known = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)

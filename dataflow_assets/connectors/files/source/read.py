@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from dataflow_assets.connectors.files.client import Folder, Stored
-from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSourceOptions
 from dataflow_assets.connectors.files.source.planning import Range, compression, ranges_of
 from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.place import constant, named
+from dataflow_assets.sdk.place import constant, with_place
 
 BLOCK = 1 << 20  # bytes of one read
 _ROWS = 10_000  # of one batch
@@ -43,7 +43,7 @@ def read(
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     folder = Folder(source)
     for one in ranges_of(piece.part):
-        with translated(source, f"read {one.name} of"):
+        with translate_errors(source, f"read {one.name} of"):
             try:
                 for rows in _batches(_lines_of(folder, one)):
                     reach("files.read")
@@ -56,11 +56,11 @@ def read(
 
 def check_unchanged(folder: Folder, one: Range) -> None:
     """Raises TransientError where a file is not what it was when it was planned."""
-    if reason := changed(one, folder.stat(one.name)):
+    if reason := why_changed(one, folder.stat(one.name)):
         raise TransientError(reason)
 
 
-def changed(one: Range, now: Stored | None) -> str:
+def why_changed(one: Range, now: Stored | None) -> str:
     """Why a range cannot be read any more as it was planned, and the ways out; empty where it can.
 
     Args:
@@ -87,7 +87,7 @@ def _batch(name: str, rows: list[Line], metadata: frozenset[str]) -> pa.RecordBa
         arrays.append(pa.array(columns[key], _METADATA[key]))
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     at = pa.array(columns["position"], pa.int64())
-    return named(batch, {"file": constant(name, len(rows)), "byte": at})
+    return with_place(batch, {"file": constant(name, len(rows)), "byte": at})
 
 
 def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -110,7 +110,7 @@ def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
     with folder.open(one.name) as file:
         kind = compression(one.name)
         if kind == "gzip":
-            yield from _lines(one.name, _unzipped(file), 0, None)
+            yield from _lines(one.name, _unzip(file), 0, None)
         elif kind:
             with pa.CompressedInputStream(file, kind) as plain:
                 yield from _lines(one.name, _blocks(plain), 0, None)
@@ -127,7 +127,7 @@ def _blocks(file: Any) -> Iterator[bytes]:
         yield block
 
 
-def _unzipped(file: Any) -> Iterator[bytes]:
+def _unzip(file: Any) -> Iterator[bytes]:
     try:
         with gzip.GzipFile(fileobj=pa.BufferedInputStream(file, BLOCK)) as plain:
             yield from _blocks(plain)
@@ -151,15 +151,15 @@ def _lines(name: str, blocks: Iterable[bytes], at: int, end: int | None) -> Iter
         for line in (b"".join(parts), *whole):
             if end is not None and at >= end:
                 return
-            yield _unmarked(at, line) if at == 0 else (at, line)
+            yield _without_mark(at, line) if at == 0 else (at, line)
             at += len(line) + 1
         parts, size = [rest], len(rest)
     rest = b"".join(parts)
     if rest and (end is None or at < end):
-        yield _unmarked(at, rest) if at == 0 else (at, rest)
+        yield _without_mark(at, rest) if at == 0 else (at, rest)
 
 
-def _unmarked(at: int, line: bytes) -> Line:
+def _without_mark(at: int, line: bytes) -> Line:
     """The first line of a file without the byte order mark that some editors write."""
     marks = len(BOM_UTF8) if line.startswith(BOM_UTF8) else 0
     return at + marks, line[marks:]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.client import Folder, Stored, visible
-from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSourceOptions
 from dataflow_assets.connectors.files.source.planning import (
     Cut,
@@ -25,7 +25,7 @@ from dataflow_assets.connectors.files.source.planning import (
     unread,
 )
 from dataflow_assets.connectors.files.source.position import MOST_FILES, FilesPosition, mark
-from dataflow_assets.connectors.files.source.read import changed, read
+from dataflow_assets.connectors.files.source.read import read, why_changed
 from dataflow_assets.contracts import (
     Lag,
     Limit,
@@ -34,7 +34,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
+    fold_parts,
 )
 from dataflow_assets.contracts.capabilities import ReplansParts
 from dataflow_assets.contracts.looking import Peeks
@@ -53,7 +53,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         self._listed: Mapping[bytes, Stored] | None = None
         self._whole: set[Stored] = set()
         self._line: tuple[str, int] = ("", 1)
-        with translated(source, "open"):
+        with translate_errors(source, "open"):
             self._folder.check()
         if not source.on_s3 and not Path(source.root).is_dir():
             raise PermanentError(f"the folder {source.path} does not exist: create it, or fix path")
@@ -61,7 +61,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
     def _files(self) -> list[Stored]:
         """The files that count, the oldest first."""
         latest = (datetime.now(UTC).timestamp() - self._source.min_age_seconds) * 1e9
-        with translated(self._source, "list"):
+        with translate_errors(self._source, "list"):
             there = list(visible(self._folder.files()))
         if len(there) > MOST_FILES:
             raise PermanentError(
@@ -70,7 +70,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
             )
         self._listed = {mark(one.name): one for one in there}
         counting = [one for one in there if self._counts(one, latest)]
-        with translated(self._source, "read"):
+        with translate_errors(self._source, "read"):
             self._whole = {one for one in counting if one in self._whole or self._is_whole(one)}
         return sorted(self._whole, key=lambda one: (one.changed, one.name))
 
@@ -146,7 +146,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
                 "it"
             )
         for one in files:
-            if start.changed(one):
+            if start.has_changed(one):
                 raise PermanentError(
                     f"the file {one.name} of {self._source.path} was changed after it had been "
                     "read: write new lines into new files, and put this one back as it was; or "
@@ -160,7 +160,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
 
     def _line_of(self, file: Stored) -> int:
         if self._line[0] != file.name:
-            with translated(self._source, "read"):
+            with translate_errors(self._source, "read"):
                 sample = self._beginning_of(file)
             self._line = file.name, max(1, len(sample) // max(1, sample.count(b"\n")))
         return self._line[1]
@@ -177,7 +177,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         found = ranges_of(piece.part)
         for one in found:
-            if reason := changed(one, self._there.get(mark(one.name))):
+            if reason := why_changed(one, self._there.get(mark(one.name))):
                 raise Outdated(reason)
         step = self._step([Unread(one.file, one.begin, one.end) for one in found], limit)
         return smaller(found, step)
@@ -185,10 +185,10 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
     @override
     def fold(self, positions: Positions) -> Positions:
         found = FilesPosition.parse(positions.get(FOLDER))
-        found = found.then(FilesPosition.parse(folded(positions, FOLDER)))
-        return _positions(replace(found, read=self._remembered(found)))
+        found = found.then(FilesPosition.parse(fold_parts(positions, FOLDER)))
+        return _positions(replace(found, read=self._files_to_remember(found)))
 
-    def _remembered(self, position: FilesPosition) -> Mapping[bytes, bytes]:
+    def _files_to_remember(self, position: FilesPosition) -> Mapping[bytes, bytes]:
         """Files that were taken away are forgotten; not all at once, as when a disk is away."""
         there = self._there
         kept = {name: seen for name, seen in position.read.items() if name in there}

@@ -122,7 +122,7 @@ class CommitLog:
             version = last.version + 1 if last else 1
             added = files(version)
             following = Commit(version, target.flow, target.branch, state, added, removes())
-            if self._complete(following) and self._stored(following):
+            if self._complete(following) and self._store(following):
                 self._publish(following)
                 self._folder.delete(self._name(version - KEPT))
                 return state
@@ -133,18 +133,20 @@ class CommitLog:
 
     def clear(self, epoch: int) -> None:
         """Deletes what tasks of earlier epochs have left; a newer driver may have begun already."""
-        for name in self._staged():
+        for name in self._staged_files():
             written = name.rpartition("/")[2].partition("-")[0]
             if written.isdecimal() and int(written) < epoch:
                 self._folder.delete(name)
 
-    def _staged(self) -> set[str]:
+    def _staged_files(self) -> set[str]:
         return {one.name for one in self._folder.files(f"{STAGED}/{name_of(self._target)}")}
 
     def _complete(self, commit: Commit) -> bool:
-        return not commit.files or self._staged().issuperset(one.staged for one in commit.files)
+        return not commit.files or self._staged_files().issuperset(
+            one.staged for one in commit.files
+        )
 
-    def _stored(self, commit: Commit) -> bool:
+    def _store(self, commit: Commit) -> bool:
         """Returns whether a commit has become the newest version.
 
         A version whose name was free because old versions are cleared away counts for nothing.

@@ -33,7 +33,7 @@ def refuse_within(options: FilesConnection) -> None:
     for outer in _above(options):
         with suppress(OSError):  # credentials may be for the folder alone
             if Folder(outer).stat(IDENTITY):
-                raise PermanentError(_said(options.path, f"in {outer.path}"))
+                raise PermanentError(_overlap(options.path, f"in {outer.path}"))
 
 
 def refuse_around(options: FilesConnection) -> None:
@@ -41,10 +41,10 @@ def refuse_around(options: FilesConnection) -> None:
     for one in Folder(options).files():
         if one.name.endswith(f"/{IDENTITY}"):
             inner = one.name.removesuffix(f"/{IDENTITY}")
-            raise PermanentError(_said(options.path, f"around {options.path}/{inner}"))
+            raise PermanentError(_overlap(options.path, f"around {options.path}/{inner}"))
 
 
-def _said(path: str, place: str) -> str:
+def _overlap(path: str, place: str) -> str:
     return (
         f"{path} lies {place}, which a files sink writes to: who reads the outer folder would read "
         "the records of both; choose folders side by side"

@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.frames.conditions import condition
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
@@ -28,7 +28,7 @@ from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.structs import cast_rows
-from dataflow_assets.sdk.table_frames import chosen, spark_type
+from dataflow_assets.sdk.table_frames import choose, spark_type
 from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def read(
     partitions: Partitions | None = None,
 ) -> DataFrame:
     """As `TableFrames.read`: the current snapshot, read in tasks."""
-    with translated(sink, "read"):
+    with translate_errors(sink, "read"):
         table = connect(sink).table(sink.identifier)
     if table is None:
         raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
     rows = condition(partitions, f"table {'.'.join(sink.identifier)}", table.schema())
-    with translated(sink, "plan a read of"):
+    with translate_errors(sink, "plan a read of"):
         tasks = files_with(table, rows)
     return frame_of(table, spark, tasks, names, rows)
 
@@ -73,7 +73,7 @@ def frame_of(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     columns = readable(table, names)
-    groups = tuple(grouped(tasks)) or ((),)
+    groups = tuple(group_files(tasks)) or ((),)
     reader = _Reader(table.metadata, write_target(table), groups, columns, rows)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
@@ -81,7 +81,7 @@ def frame_of(
 
 def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
-    with translated(sink, "look at"):
+    with translate_errors(sink, "look at"):
         table = connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)
 
@@ -89,11 +89,11 @@ def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
 def readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
     known = {field.name: field.type for field in row_schema(table.schema())}
-    wanted = chosen(f"table {'.'.join(table.name())}", names, known)
+    wanted = choose(f"table {'.'.join(table.name())}", names, known)
     return pa.schema([(name, spark_type(known[name])) for name in wanted])
 
 
-def grouped(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
+def group_files(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
     """Files for one Spark task each: some megabytes, and not too many tasks."""
     total = sum(task.file.file_size_in_bytes for task in tasks)
     most = max(PART_BYTES, total // MOST_PARTS + 1)

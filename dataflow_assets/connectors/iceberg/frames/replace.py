@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.frames.read import files_with
 from dataflow_assets.connectors.iceberg.table.commit import CONFLICTS, Change, Committer
 from dataflow_assets.errors import TransientError
@@ -29,7 +29,7 @@ class Moved(TransientError):
 
 
 def append(sink: CatalogConnection, committer: Committer, files: Sequence[DataFile]) -> None:
-    with translated(sink, "commit to"):
+    with translate_errors(sink, "commit to"):
         committer.commit(Change(KEY, lambda _: None, files=files))
 
 
@@ -52,10 +52,10 @@ class Replacement:
             TransientError: others were quicker again and again.
         """
         for _ in range(CONFLICTS):
-            with translated(self.sink, "plan a change of"):
+            with translate_errors(self.sink, "plan a change of"):
                 tasks = files_with(self.committer.table, self.rows)
             new = made(tasks)
-            with translated(self.sink, "commit to"):
+            with translate_errors(self.sink, "commit to"):
                 try:
                     self._commit(tasks, [*files, *new])
                 except Moved:
@@ -69,22 +69,22 @@ class Replacement:
         )
 
     def _commit(self, tasks: Tasks, files: Sequence[DataFile]) -> None:
-        seen = _named(tasks)
+        seen = _file_names(tasks)
 
         def unmoved(table: Table) -> None:
-            if _named(files_with(table, self.rows)) != seen:
+            if _file_names(files_with(table, self.rows)) != seen:
                 raise Moved
 
         gone = frozenset(task.file.file_path for task in tasks)
         self.committer.commit(Change(KEY, lambda _: None, files=files, gone=gone, guard=unmoved))
 
 
-def mixed(tasks: Tasks) -> list[FileScanTask]:
+def mixed_files(tasks: Tasks) -> list[FileScanTask]:
     """Files of which the table's own partitions do not tell that all rows are replaced."""
     return [task for task in tasks if task.residual != AlwaysTrue()]
 
 
-def _named(tasks: Tasks) -> set[tuple[str, ...]]:
+def _file_names(tasks: Tasks) -> set[tuple[str, ...]]:
     """The files with the files of their deletes."""
     return {
         (task.file.file_path, *sorted(each.file_path for each in task.delete_files))

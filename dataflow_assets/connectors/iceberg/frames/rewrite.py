@@ -15,8 +15,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg.frames.read import grouped, rows_of
-from dataflow_assets.connectors.iceberg.frames.staged import DDL, collected, written
+from dataflow_assets.connectors.iceberg.frames.read import group_files, rows_of
+from dataflow_assets.connectors.iceberg.frames.staged import DDL, collect_files, write_files
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.formats.structs import cast_rows
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def rewritten(
+def rewrite(
     table: Table, spark: SparkSession, rows: BooleanExpression, tasks: Sequence[FileScanTask]
 ) -> list[DataFile]:
     """New files of such rows of these files.
 
     Called on the driver; no snapshot names the new files yet.
     """
-    groups = tuple(grouped(tasks))
+    groups = tuple(group_files(tasks))
     work = _Rewriter(table.metadata, write_target(table), groups, rows)
     done = spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, DDL)
-    return collected(done, table)[0]
+    return collect_files(done, table)[0]
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,9 @@ class _Rewriter:
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 names = [column.name for column in self.metadata.schema().fields]
-                yield written(self.target, names, self._fitted(names, self.groups[index]))
+                yield write_files(self.target, names, self._fit(names, self.groups[index]))
 
-    def _fitted(
-        self, names: Sequence[str], tasks: Sequence[FileScanTask]
-    ) -> Iterator[pa.RecordBatch]:
+    def _fit(self, names: Sequence[str], tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
         schema = file_schema(self.target.iceberg_schema, names)
         for table in rows_of(self.metadata, self.target, tasks, names, self.rows):
             for batch in table.combine_chunks().to_batches():

@@ -49,7 +49,7 @@ class Outside:
             raise self.partitions.outside(table, example)
 
 
-def staged(
+def stage(
     frame: DataFrame, table: Table, outside: Outside | None = None
 ) -> tuple[list[DataFile], int]:
     """The files, and how many rows they have.
@@ -64,10 +64,10 @@ def staged(
     name = f"table {'.'.join(table.name())}"
     target = write_target(table)
     writer = _Writer(name, target, _columns(target, frame.columns), outside)
-    return collected(map_batches(frame, writer, DDL), table)
+    return collect_files(map_batches(frame, writer, DDL), table)
 
 
-def collected(done: DataFrame, table: Table) -> tuple[list[DataFile], int]:
+def collect_files(done: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     """The files, and their rows, once the tasks are done; `done` is of DDL."""
     found = done.toArrow()
     texts = [text for files in found.column("files").to_pylist() for text in files or ()]
@@ -82,16 +82,16 @@ class _Writer:
     outside: Outside | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield written(self.target, self.names, map(self._checked, batches))
+        yield write_files(self.target, self.names, map(self._check, batches))
 
-    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        fitted = _fitted(self.table, self.target, batch, self.names)
+    def _check(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        fitted = _fit_batch(self.table, self.target, batch, self.names)
         if self.outside is not None:
             self.outside.check(self.table, self.target, fitted)
         return fitted
 
 
-def _fitted(
+def _fit_batch(
     table: str, target: WriteTarget, batch: pa.RecordBatch, names: Iterable[str]
 ) -> pa.RecordBatch:
     """Rows of a frame as files have these columns.
@@ -150,11 +150,11 @@ class _AsRead:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = _fitted(self.table, self.target, batch, self.columns.names)
+            rows = _fit_batch(self.table, self.target, batch, self.columns.names)
             yield cast_rows(rows, self.columns)
 
 
-def written(
+def write_files(
     target: WriteTarget, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> pa.RecordBatch:
     """Rows in files of their own, none of which stays where an error is raised; called in tasks."""

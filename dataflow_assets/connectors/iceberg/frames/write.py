@@ -16,12 +16,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from dataflow_assets.connectors.iceberg.client import connect
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.frames.conditions import condition, others
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
-from dataflow_assets.connectors.iceberg.frames.replace import Replacement, append, mixed
-from dataflow_assets.connectors.iceberg.frames.rewrite import rewritten
-from dataflow_assets.connectors.iceberg.frames.staged import Outside, as_read, staged
+from dataflow_assets.connectors.iceberg.frames.replace import Replacement, append, mixed_files
+from dataflow_assets.connectors.iceberg.frames.rewrite import rewrite
+from dataflow_assets.connectors.iceberg.frames.staged import Outside, as_read, stage
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Committer
@@ -54,13 +54,13 @@ def write(
     """
     catalog = connect(sink)
     table = _table(catalog, sink, frame)
-    with translated(sink, "open"):
+    with translate_errors(sink, "open"):
         committer = Committer(catalog, table)
     if mode == "upsert":
         return _upsert(sink, committer, frame, key)
     if partitions is not None:
         return _overwrite_some(sink, committer, frame, partitions)
-    files, rows = staged(frame, table)
+    files, rows = stage(frame, table)
     if mode == "append":
         append(sink, committer, files)
     else:
@@ -77,10 +77,10 @@ def _overwrite_some(
     stay = others(partitions, replaced)
 
     def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
-        again = mixed(tasks)
-        return rewritten(committer.table, frame.sparkSession, stay, again) if again else []
+        again = mixed_files(tasks)
+        return rewrite(committer.table, frame.sparkSession, stay, again) if again else []
 
-    files, rows = staged(frame, table, Outside(partitions, stay))
+    files, rows = stage(frame, table, Outside(partitions, stay))
     Replacement(sink, committer, replaced).run(made, files)
     return rows
 
@@ -96,7 +96,7 @@ def _upsert(
         here = committer.table
         _refuse_loss(here)
         stored = frame_of(here, frame.sparkSession, tasks)
-        return staged(_merged(given, stored, key), here)[0]
+        return stage(_merge(given, stored, key), here)[0]
 
     Replacement(sink, committer, AlwaysTrue()).run(made)
     return given.count()
@@ -114,24 +114,24 @@ def _refuse_loss(table: Table) -> None:
 
 
 def _check_keys(table: str, frame: DataFrame, key: Sequence[str]) -> None:
-    if frame.where(" OR ".join(f"{_quoted(name)} IS NULL" for name in key)).limit(1).count():
+    if frame.where(" OR ".join(f"{_quote(name)} IS NULL" for name in key)).limit(1).count():
         raise null_in_key(table, key)
-    if frame.groupBy(*map(_quoted, key)).count().where("count > 1").limit(1).count():
+    if frame.groupBy(*map(_quote, key)).count().where("count > 1").limit(1).count():
         raise several_of_one_key(table)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _merged(frame: DataFrame, stored: DataFrame, key: Sequence[str]) -> DataFrame:
+def _merge(frame: DataFrame, stored: DataFrame, key: Sequence[str]) -> DataFrame:
     """The frame's rows, and the table's that it does not replace.
 
     Columns that the frame lacks keep the values of the rows that are replaced.
     """
-    kept = stored.join(frame.select(*map(_quoted, key)), list(key), "left_anti")
-    lacks = [_quoted(name) for name in stored.columns if name not in frame.columns]
-    old = stored.select(*map(_quoted, key), *lacks)
+    kept = stored.join(frame.select(*map(_quote, key)), list(key), "left_anti")
+    lacks = [_quote(name) for name in stored.columns if name not in frame.columns]
+    old = stored.select(*map(_quote, key), *lacks)
     return kept.unionByName(frame.join(old, list(key), "left") if lacks else frame)
 
 
@@ -143,12 +143,12 @@ def _table(catalog: TableCatalog, sink: TableSinkOptions, frame: DataFrame) -> T
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    with translated(sink, "open"):
+    with translate_errors(sink, "open"):
         table = catalog.table(sink.identifier)
         if table is None:
             create_table.ensure_namespace(catalog, sink)
             made = table_schema(map(_optional, columns))
-            table = catalog.made(sink.identifier, made, {})
+            table = catalog.make(sink.identifier, made, {})
     create_table.check(table)
     refuse_unknown_columns(_name(table), columns.names, table.schema().column_names)
     return table

@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.client import connect
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
@@ -37,7 +37,7 @@ def maintain(
     tables = (sink.identifier, _unread_since(readers)), (identifier(sink), None)
     tidied: list[Tidied] = []
     for name, unread in tables:
-        with translated(sink, "tidy"):
+        with translate_errors(sink, "tidy"):
             table = catalog.table(name)
             if table is not None:
                 tidied.append(_tidy(catalog, table, keep, unread, now or utc_now()))

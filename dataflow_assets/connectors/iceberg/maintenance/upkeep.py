@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.maintenance import compact
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep_later
@@ -55,7 +55,7 @@ class Upkeep:
         if (self._commits - 1) % EVERY:
             return
         try:
-            with translated(self._sink, "tidy"):
+            with translate_errors(self._sink, "tidy"):
                 self._turn(committer)
         except DataflowError as error:
             log.warning("%s; the flow goes on, and its table is tidied later", error)

@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.replay import oldest, remove
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
@@ -101,7 +101,7 @@ class IcebergRejected(RejectedRows):
             raise self._no_table()
         names = _layout(self.sink, table)
         new = {row["id"]: row for row in rows}
-        for known in _known(table, new, names) if "id" in names else ():
+        for known in _columns_of(table, new, names) if "id" in names else ():
             del new[known]
         if new:
             self._commit(Committer(self.catalog, table), list(new.values()), names)
@@ -132,7 +132,7 @@ class IcebergRejected(RejectedRows):
         create_table.ensure_namespace(self.catalog, self.sink)
         columns = {field.name: field for field in (_WHOLE if self.sink.raw_mode else _APART)}
         columns |= {name: parse_field(name, text) for name, text in self.sink.columns.items()}
-        return self.catalog.made(self.identifier, table_schema(columns.values()), _PROPERTIES)
+        return self.catalog.make(self.identifier, table_schema(columns.values()), _PROPERTIES)
 
     def _commit(self, committer: Committer, rows: Sequence[Row], names: list[str]) -> None:
         files = self._write(committer.table, rows, names)
@@ -202,7 +202,7 @@ def _unfit(sink: TableSinkOptions, why: str) -> PermanentError:
     )
 
 
-def _known(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -> Iterator[str]:
+def _columns_of(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -> Iterator[str]:
     """The ids that stand in the table in this reading; those of one slice lie close together."""
     least, most = literal(min(wanted)), literal(max(wanted))
     between = And(
@@ -255,5 +255,5 @@ def _open(
     sink: TableSinkOptions, table: tuple[str, ...], name: str, what: str
 ) -> Iterator[IcebergRejected]:
     catalog = connect(sink, f"reach {name}")
-    with translated(sink, f"{what} {name}"):
+    with translate_errors(sink, f"{what} {name}"):
         yield IcebergRejected(catalog, sink, table)

@@ -89,7 +89,7 @@ def remove(catalog: TableCatalog, name: tuple[str, ...], names: Sequence[EntryNa
             _remove(catalog, name, ids[first : first + _AT_ONCE], reading)
 
 
-def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
+def _rows_of(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
     """The rows of these ids, but for those of a later reading of the source."""
     between = And(
         GreaterThanOrEqual(term=_ID, value=literal(min(ids))),
@@ -105,7 +105,7 @@ def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
 def _remove(catalog: TableCatalog, name: tuple[str, ...], ids: Sequence[str], reading: int) -> None:
     for attempt in range(ATTEMPTS):
         table = catalog.load_table(name)
-        theirs = _named(table, ids, reading)
+        theirs = _rows_of(table, ids, reading)
         if not table.scan(row_filter=theirs, selected_fields=("id",), limit=1).to_arrow().num_rows:
             return
         try:

@@ -45,7 +45,7 @@ def identifier(sink: TableSinkOptions) -> tuple[str, ...]:
 def rejected_table(catalog: TableCatalog, sink: TableSinkOptions) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
-    table = catalog.table(name) or catalog.made(name, table_schema(REJECTED), {})
+    table = catalog.table(name) or catalog.make(name, table_schema(REJECTED), {})
     for _ in range(_TRIES):
         known = set(table.schema().column_names)
         missing = [one for one in _LATER if one.name not in known]
@@ -129,7 +129,7 @@ class RejectedTable:
         self.committer: Committer | None = None
         """Of the last commit of this session; None before there is one."""
 
-    def stored(self, checkpoint: StoredCheckpoint) -> frozenset[str]:
+    def stored_tokens(self, checkpoint: StoredCheckpoint) -> frozenset[str]:
         """Tokens of the rejections that are stored although the rows beside them are not."""
         if self._note is None:
             self._note = self._load_note()
@@ -147,7 +147,9 @@ class RejectedTable:
         if not staged:
             return
         found = [json.loads(text) for text in staged]
-        known = [t for document in found for t in document["tokens"]] + [*self.stored(checkpoint)]
+        known = [t for document in found for t in document["tokens"]] + [
+            *self.stored_tokens(checkpoint)
+        ]
         note = {"after": _origin(checkpoint), "tokens": known if len(known) <= MOST_NOTED else []}
         table = rejected_table(self._catalog, self._sink)
         files = [data_file(json.dumps(d), table) for one in found for d in one[_FILES]]

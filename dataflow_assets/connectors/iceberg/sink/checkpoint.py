@@ -13,7 +13,7 @@ from functools import partial
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.client import connect
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table, declared
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
@@ -43,12 +43,12 @@ class CheckpointProperty:
         self.stored = fresh(target)
 
     def _committer(self, table: Table) -> Committer:
-        with translated(self._sink, "begin to write to"):
+        with translate_errors(self._sink, "begin to write to"):
             return Committer(self.catalog, table)
 
     def _find(self) -> Table | None:
-        with translated(self._sink, "load"):
-            table = self._declared() or self.catalog.table(self._sink.identifier)
+        with translate_errors(self._sink, "load"):
+            table = self._open_declared() or self.catalog.table(self._sink.identifier)
         if table is None and not self._sink.auto_create_table:
             raise PermanentError(
                 f"table {'.'.join(self._sink.identifier)} does not exist: "
@@ -57,11 +57,11 @@ class CheckpointProperty:
         if table is not None:
             create_table.check(table, self._sink.key)
             return table
-        with translated(self._sink, "create the namespace of"):
+        with translate_errors(self._sink, "create the namespace of"):
             create_table.ensure_namespace(self.catalog, self._sink)
         return None
 
-    def _declared(self) -> Table | None:
+    def _open_declared(self) -> Table | None:
         """Made, or changed as far as that is allowed, where the columns are declared."""
         wanted = self._sink.declared
         self._versions = declared.versions(wanted)
@@ -77,15 +77,15 @@ class CheckpointProperty:
         Called before each micro-batch, when it is known up to where messages are read: the schemas
         of these were registered before.
         """
-        with translated(self._sink, "add columns to"):
+        with translate_errors(self._sink, "add columns to"):
             if declared.versions(self._sink.declared) != self._versions:
-                self._declared()
+                self._open_declared()
 
     def read(self) -> BranchState | None:
         if self.committer is None:
             found = self._aside()
         else:
-            with translated(self._sink, "load"):
+            with translate_errors(self._sink, "load"):
                 self.committer.reload()
             found = parse(self.table.properties.get(self.key))
         self.stored = found or self.stored
@@ -107,7 +107,7 @@ class CheckpointProperty:
         known = committer is not None and self.key in committer.table.properties
         aside = None if known else self._aside()
         if committer is None:
-            self._store_aside(self._moved(aside, step))
+            self._store_aside(self._move(aside, step))
             return self.stored.state
 
         def value(text: str | None) -> str:
@@ -115,30 +115,30 @@ class CheckpointProperty:
             if found is not None and found.is_left(committer.table):
                 if not fences:
                     raise TransientError(f"{self._address} was rolled back to an older snapshot")
-                found = found.undecided()
-            moved = self._moved(found or aside, step).stamp(change.commit_id)
+                found = found.as_undecided()
+            moved = self._move(found or aside, step).stamp(change.commit_id)
             return (moved.standing(committer.table) if change.move_head else moved).text()
 
-        with translated(self._sink, "commit to"):
+        with translate_errors(self._sink, "commit to"):
             committer.commit(replace(change, value=value))
         self.stored = parse(self.table.properties.get(self.key)) or self.stored
         if aside:  # somebody else has made the table
             self.drop_aside()
         return self.stored.state
 
-    def _moved(self, found: StoredCheckpoint | None, step: StateChange) -> StoredCheckpoint:
+    def _move(self, found: StoredCheckpoint | None, step: StateChange) -> StoredCheckpoint:
         state = step(found.state if found else None)
         return (found or self.stored).holding(state, self._run)
 
     def _store_aside(self, checkpoint: StoredCheckpoint) -> None:
         self.stored = checkpoint.stamp("")
         text = self.stored.text()
-        with translated(self._sink, "store start positions beside"):
+        with translate_errors(self._sink, "store start positions beside"):
             create_table.set_namespace_property(self.catalog, self._sink, self.key, text)
 
     def _aside(self) -> StoredCheckpoint | None:
         """On the namespace; or in the table, once somebody else has made it."""
-        with translated(self._sink, "read the start positions of"):
+        with translate_errors(self._sink, "read the start positions of"):
             text = create_table.namespace_property(self.catalog, self._sink, self.key)
             if text is None and self.committer is None:
                 table = self.catalog.table(self._sink.identifier)
@@ -183,15 +183,15 @@ def peek_together(
 ) -> list[Checkpoint | DataflowError | None]:
     """The stored checkpoints of branches in one catalog, over one connection."""
     catalog = connect(asked[0][0])
-    return [outcome(partial(_peeked, catalog, sink, target)) for sink, target in asked]
+    return [outcome(partial(_peek, catalog, sink, target)) for sink, target in asked]
 
 
-def _peeked(catalog: TableCatalog, sink: TableSinkOptions, target: Target) -> Checkpoint | None:
+def _peek(catalog: TableCatalog, sink: TableSinkOptions, target: Target) -> Checkpoint | None:
     """From the table or, before there is one, from its namespace."""
     key = property_key(target)
-    with translated(sink, "read the checkpoint of"):
+    with translate_errors(sink, "read the checkpoint of"):
         table = catalog.table(sink.identifier)
         text = table.properties.get(key) if table else None
         text = text or create_table.namespace_property(catalog, sink, key)
     found = parse(text)
-    return found.state.shown if found and found.state.known else None
+    return found.state.for_readers if found and found.state.is_known else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
@@ -42,7 +42,7 @@ class Publisher:
         self._merge = None
         if data:
             staged = Staged.of(data)
-            with translated(self._sink, "merge into"):
+            with translate_errors(self._sink, "merge into"):
                 self._merge = Merge(self._sink, self._property.table, staged, spark)
                 self._merge.run()
             reach("iceberg.merged")
@@ -50,7 +50,7 @@ class Publisher:
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """Rejected records first, in their own table; then rows and checkpoint as one commit."""
         data, rejected = split([text for receipt in receipts for text in receipt.staged])
-        with translated(self._sink, "store rejected records of"):
+        with translate_errors(self._sink, "store rejected records of"):
             self._rejected.publish(rejected, self._property.stored)
         if self._merge is not None:
             return self._move(step, self._merge)
@@ -72,7 +72,7 @@ class Publisher:
             try:
                 state = self._commit(step, change)
             except HeadMoved:
-                with translated(self._sink, "merge into"):
+                with translate_errors(self._sink, "merge into"):
                     merge = merge.again(self._property.table)
                 continue
             reach("iceberg.moved")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg import hint
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.maintenance.upkeep import Upkeep
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
@@ -88,20 +88,20 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
         """Makes the table with the checkpoint in it; the manifest's `columns` win over a sample."""
         if self._property.committer is not None:
             return
-        self._owned(self.read())
+        self._check_owner(self.read())
         properties = {self._property.key: self._property.stored.text()}
-        with translated(self._sink, "create"):
+        with translate_errors(self._sink, "create"):
             table = create_table.create(self._property.catalog, self._sink, sample, properties)
             create_table.check(table, self._sink.key)
         self._property.hold(table)
-        self._state = self.fence(self._owning(lambda found: found.adopted(self.identity)))
+        self._state = self.fence(self._owning(lambda found: found.adopt(self.identity)))
         self._property.drop_aside()
 
     def add_columns(self, columns: pa.Schema) -> None:
         """One commit of the schema; whoever writes by the old one goes on with nulls."""
-        with translated(self._sink, "add columns to"):
+        with translate_errors(self._sink, "add columns to"):
             create_table.add_columns(self._property.table, self._sink, columns)
-        self._state = self._owned(self.read())
+        self._state = self._check_owner(self.read())
 
     def holds_rows(self) -> bool:
         """True as well where rows may all be deleted by files of others."""
@@ -154,20 +154,20 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
     def ticket(self) -> Ticket:
         """Carries all that tasks need, so that they ask the catalog for nothing."""
         ticket = super().ticket()
-        with translated(self._sink, "look for rejected records of"):
-            rejected = self._rejected.stored(self._property.stored)
+        with translate_errors(self._sink, "look for rejected records of"):
+            rejected = self._rejected.stored_tokens(self._property.stored)
         return WriteTicket(
             ticket.target,
             ticket.run,
             ticket.epoch,
-            self._decoded(ticket.schema),
+            self._body_columns(ticket.schema),
             ticket.failpoint,
             ticket.positions,
             write_target=write_target(self._property.table),
             rejected=rejected,
         )
 
-    def _decoded(self, columns: pa.Schema) -> pa.Schema:
+    def _body_columns(self, columns: pa.Schema) -> pa.Schema:
         """The columns that come from bodies: all but that of the record's time."""
         at = columns.get_field_index(self._sink.traits.record_time or "")
         return columns if at < 0 else columns.remove(at)
@@ -176,7 +176,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
         self, span: Span, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]
     ) -> None:
         """Merges the rows of upserts into new files, which no reader sees."""
-        left = self._state.left(span)
+        left = self._state.remaining_slices(span)
         if left and self._sink.upsert_mode:
-            self._state = self._owned(self.read())
+            self._state = self._check_owner(self.read())
             self._publisher.stage(complete(left, receipts, self._target.branch), spark)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.iceberg.addresses import slug
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
@@ -37,7 +37,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import arm, reach
-from dataflow_assets.sdk.checkpoint import uncovered
+from dataflow_assets.sdk.checkpoint import without_covered
 from dataflow_assets.sdk.rejected_records import settle
 
 
@@ -99,7 +99,7 @@ class IcebergWriter(Writer):
     def write(self, chunk: Chunk) -> None:
         """Buffers to row groups; what the checkpoint covers already is left out."""
         self._seen = chunk.seen
-        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+        if (left := without_covered(chunk, self._piece, self._position)) is not None:
             with _staging(self._sink):
                 self._write(left)
 
@@ -137,7 +137,7 @@ class IcebergWriter(Writer):
 def _staging(sink: TableSinkOptions) -> Iterator[None]:
     """A mistake of our code is no answer of a store: the task names the slice with it."""
     try:
-        with translated(sink, "write files of"):
+        with translate_errors(sink, "write files of"):
             yield
     except PermanentError as error:
         if isinstance(error.__cause__, _MISTAKES):

@@ -87,7 +87,7 @@ class Changed:
     deletes: tuple[DataFile, ...]
 
 
-def changed(io: FileIO, older: Snapshot, newer: Snapshot) -> Changed:
+def compare_snapshots(io: FileIO, older: Snapshot, newer: Snapshot) -> Changed:
     """Compares two snapshots of a table; manifests that both have are not read."""
     before = {manifest.manifest_path: manifest for manifest in older.manifests(io)}
     after = {manifest.manifest_path: manifest for manifest in newer.manifests(io)}
@@ -114,7 +114,7 @@ def _added_by_merge(table: Table, snapshot: Snapshot) -> frozenset[str] | None:
     older = None if parent is None else table.metadata.snapshot_by_id(parent)
     if older is None or snapshot.summary is None or snapshot.summary[MERGED] is None:
         return None
-    return frozenset(file.file_path for file in changed(table.io, older, snapshot).added)
+    return frozenset(file.file_path for file in compare_snapshots(table.io, older, snapshot).added)
 
 
 def _manifests(snapshot: Snapshot, io: FileIO, scan: Scan) -> Iterator[ManifestFile]:

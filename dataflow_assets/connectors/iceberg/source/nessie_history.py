@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.typedef import Identifier
 
 from dataflow_assets.connectors.iceberg.client import NessieCatalog, TableCommit
-from dataflow_assets.connectors.iceberg.source.data_files import MERGED, Changed, changed
+from dataflow_assets.connectors.iceberg.source.data_files import MERGED, Changed, compare_snapshots
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.errors import TransientError
 
@@ -51,9 +51,7 @@ class BranchHistory:
         self._line: list[TableCommit] = []  # the newest first, each with a snapshot of its own
         self._whole = False
 
-    def completed(
-        self, table: Table, wanted: Collection[SnapshotPosition], *, whole: bool
-    ) -> Table:
+    def complete(self, table: Table, wanted: Collection[SnapshotPosition], *, whole: bool) -> Table:
         """The table with its snapshots back to all that are wanted; `whole`: with all there are.
 
         Where a position is inside what a snapshot added, the snapshot before it is there too: only
@@ -66,11 +64,11 @@ class BranchHistory:
         if head is None or not (missing or inside or whole):
             return table
         places = missing | inside
-        snapshots = self._loaded(table, self._back_to(head, places, inside, whole=whole))
+        snapshots = self._load(table, self._back_to(head, places, inside, whole=whole))
         if any(one.snapshot_id in inside and _is_merged(one) for one in snapshots):
             # It may have been put back: only where it first came tells which files it added.
             self._walk(head, places, inside, whole=True)
-            snapshots = self._loaded(table, self._back_to(head, places, inside, whole=whole))
+            snapshots = self._load(table, self._back_to(head, places, inside, whole=whole))
         return _with_snapshots(table, snapshots)
 
     def arrivals(self) -> Mapping[int, int]:
@@ -95,7 +93,7 @@ class BranchHistory:
     def _walk(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> None:
         for known in ([*self._line], []):
             if not self._covers(head, missing, inside, whole=whole):
-                self._line = self._walked(missing, inside, known, whole=whole)
+                self._line = self._walk_back(missing, inside, known, whole=whole)
 
     def _covers(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> bool:
         snapshots = [commit.snapshot for commit in self._line]
@@ -103,7 +101,7 @@ class BranchHistory:
             return bool(snapshots) and snapshots[0] == head and self._whole
         return missing <= {*snapshots} and inside <= {*snapshots[:-1]}
 
-    def _walked(
+    def _walk_back(
         self, missing: set[int], inside: set[int], known: Sequence[TableCommit], *, whole: bool
     ) -> list[TableCommit]:
         """Back to what is known, to what is missing, or to the commit that made the table."""
@@ -126,19 +124,19 @@ class BranchHistory:
         self._whole = True
         return found
 
-    def _loaded(self, table: Table, line: Sequence[TableCommit]) -> list[Snapshot]:
+    def _load(self, table: Table, line: Sequence[TableCommit]) -> list[Snapshot]:
         """The snapshots of the line, the oldest first, each with the one before as its parent.
 
         One that comes again was put back: what came between is no longer in the table.
         """
         with ThreadPoolExecutor(THREADS) as pool:
-            shown = [*pool.map(lambda commit: self._shown(table, commit), line)][::-1]
+            shown = [*pool.map(lambda commit: self._snapshot(table, commit), line)][::-1]
             following = pool.map(lambda pair: _following(table, *pair), _successive(shown))
             return [*shown[:1], *following]
 
-    def _shown(self, table: Table, commit: TableCommit) -> Snapshot:
+    def _snapshot(self, table: Table, commit: TableCommit) -> Snapshot:
         key = (str(table.metadata.table_uuid), commit.snapshot, 0)
-        return _kept(key) or _keep(key, self._catalog.snapshot(commit, self._identifier))
+        return _from_cache(key) or _keep(key, self._catalog.snapshot(commit, self._identifier))
 
 
 def _successive(line: Sequence[Snapshot]) -> list[tuple[Snapshot, Snapshot]]:
@@ -152,11 +150,11 @@ def _successive(line: Sequence[Snapshot]) -> list[tuple[Snapshot, Snapshot]]:
 
 def _following(table: Table, snapshot: Snapshot, before: Snapshot) -> Snapshot:
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id, before.snapshot_id)
-    if known := _kept(key):
+    if known := _from_cache(key):
         return known
     update: dict[str, Any] = {"parent_snapshot_id": before.snapshot_id}
     if _written_after(table, snapshot) != str(before.snapshot_id):
-        update["summary"] = _compared(snapshot, changed(table.io, before, snapshot))
+        update["summary"] = _summary(snapshot, compare_snapshots(table.io, before, snapshot))
     return _keep(key, snapshot.model_copy(update=update))
 
 
@@ -166,7 +164,7 @@ def _written_after(table: Table, snapshot: Snapshot) -> str | None:
         return written.header.meta.get(_PARENT)
 
 
-def _kept(key: _Key) -> Snapshot | None:
+def _from_cache(key: _Key) -> Snapshot | None:
     with _lock:
         if key in _snapshots:
             _snapshots.move_to_end(key)
@@ -185,7 +183,7 @@ def _is_merged(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary[MERGED] is not None
 
 
-def _compared(snapshot: Snapshot, change: Changed) -> Summary:
+def _summary(snapshot: Snapshot, change: Changed) -> Summary:
     takes_away = bool(change.removed or change.deletes)
     operation = Operation.OVERWRITE if takes_away else Operation.APPEND
     total = snapshot.summary["total-records"] if snapshot.summary else None

@@ -14,8 +14,10 @@ from dataflow_assets.errors import PermanentError
 log = logging.getLogger(__name__)
 
 
-def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> SnapshotPosition:
-    """Behind the snapshot that the original has read last.
+def position_after_checkpoint(
+    metadata: TableMetadata, document: Mapping[str, Any]
+) -> SnapshotPosition:
+    """Returns the position after the snapshot that the original has read last.
 
     The original moves its checkpoint to a snapshot with the first row of it that is stored; one
     that it was in the middle of is read again whole, for its order of rows is not ours. Raises

@@ -77,7 +77,7 @@ class Piece:
         """Returns where a reader stands once it is done."""
         return self.stop or replace(self.start, scan=None, file=0, row=0, done=0)
 
-    def left(self) -> Iterator[tuple[int, int, int]]:
+    def remaining_files(self) -> Iterator[tuple[int, int, int]]:
         """The files from the start on, by index, each with its first row and its end."""
         stop = (self.stop.file, self.stop.row) if self.stop else (len(self.files), 0)
         for index in range(self.start.file, len(self.files)):
@@ -89,12 +89,14 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        return sum(high - low for _, low, high in self.left())
+        return sum(high - low for _, low, high in self.remaining_files())
 
     @property
     def bytes(self) -> int:
         """About how many bytes of the files are left."""
-        return sum(self.files[index].size(high - low) for index, low, high in self.left())
+        return sum(
+            self.files[index].size(high - low) for index, low, high in self.remaining_files()
+        )
 
     def range(self, index: int, low: int, high: int) -> Range:
         """A range of one of its files."""
@@ -130,15 +132,15 @@ def cut(pieces: Iterator[Piece], bounds: Bounds, groups: Groups) -> Cut | None:
 
 def _short(piece: Piece, bounds: Bounds, rows: int, size: int) -> bool:
     most_rows, most_bytes = min(bounds.part_rows, bounds.rows), min(bounds.part_bytes, bounds.bytes)
-    whole = sum(1 for _ in islice(piece.left(), MOST_FILES + 1)) <= MOST_FILES
+    whole = sum(1 for _ in islice(piece.remaining_files(), MOST_FILES + 1)) <= MOST_FILES
     return whole and rows + piece.rows <= most_rows and size + piece.bytes <= most_bytes
 
 
 def _in_order(first: Piece, others: Iterator[Piece], bounds: Bounds) -> Cut:
-    ranges = [first.range(*one) for one in first.left()]
+    ranges = [first.range(*one) for one in first.remaining_files()]
     rows, size, end = first.rows, first.bytes, first.end
     for piece in others:
-        more = [piece.range(*one) for one in piece.left()]
+        more = [piece.range(*one) for one in piece.remaining_files()]
         fits = _short(piece, bounds, rows, size) and len(ranges) + len(more) <= MOST_FILES
         if more and not fits:
             return Cut((tuple(ranges),), end, more=True)
@@ -162,7 +164,7 @@ class _Cutter:
 
     def __init__(self, piece: Piece, bounds: Bounds, groups: Groups) -> None:
         self._piece, self._bounds, self._groups = piece, bounds, groups
-        self._left = deque(piece.left())
+        self._left = deque(piece.remaining_files())
         self._files = self._rows = self._bytes = 0
 
     def position(self) -> SnapshotPosition | None:

@@ -57,29 +57,29 @@ def ahead(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot, r
     if position.scan is not None:
         known = metadata.snapshot_by_id(position.snapshot)
         if known is None:
-            return Ahead((), _lost(position, head))
+            return Ahead((), _loss(position, head))
         begun = (SnapshotStep(position, known),)
     behind = replace(position, scan=None, file=0, row=0, done=0)
     try:
         history = between(metadata, behind, head)
     except Lost:
-        return Ahead(begun, _lost(behind, head))
-    more = _ruled(history, behind, head, rule)
+        return Ahead(begun, _loss(behind, head))
+    more = _apply_rule(history, behind, head, rule)
     return replace(more, steps=(*begun, *more.steps))
 
 
-def _ruled(history: History, position: SnapshotPosition, head: Snapshot, rule: Rule) -> Ahead:
+def _apply_rule(history: History, position: SnapshotPosition, head: Snapshot, rule: Rule) -> Ahead:
     rewrites = [one for one in history.changes if one.kind == "rewritten"]
     if rule == "rescan" and (rewrites or history.abandoned):
         return Ahead((_full(head),))
     if rule == "fail" and history.abandoned:
-        return Ahead((), _refused(_rolled_back(position, head)))
+        return Ahead((), _has_refused(_rolled_back(position, head)))
     if rule == "fail" and rewrites:
         kept = history.changes[: history.changes.index(rewrites[0])]
-        return Ahead(tuple(_steps(kept)), _refused(str(rewrites[0])))
+        return Ahead(tuple(_steps(kept)), _has_refused(str(rewrites[0])))
     steps = tuple(_steps(history.changes))
     if history.abandoned:
-        steps = _noted(steps, _rolled_back(position, head), head)
+        steps = _add_note(steps, _rolled_back(position, head), head)
     return Ahead(steps)
 
 
@@ -92,7 +92,9 @@ def _steps(changes: Sequence[SnapshotChange]) -> Iterator[SnapshotStep]:
             yield SnapshotStep(SnapshotPosition.after(one.snapshot), one.snapshot, note)
 
 
-def _noted(steps: tuple[SnapshotStep, ...], note: str, head: Snapshot) -> tuple[SnapshotStep, ...]:
+def _add_note(
+    steps: tuple[SnapshotStep, ...], note: str, head: Snapshot
+) -> tuple[SnapshotStep, ...]:
     """The note on the first step; rolled back to an ancestor, there is none but to go there."""
     first, *others = steps or (SnapshotStep(SnapshotPosition.after(head), head),)
     return (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
@@ -109,7 +111,7 @@ def _rolled_back(position: SnapshotPosition, head: Snapshot) -> str:
     )
 
 
-def _refused(what: str) -> str:
+def _has_refused(what: str) -> str:
     return (
         f"{what}. Everything before it is stored. Set onSourceRewrite: rescan to read the current "
         "snapshot in full once more (into sinks that upsert), or onSourceRewrite: ignore to pass "
@@ -117,7 +119,7 @@ def _refused(what: str) -> str:
     )
 
 
-def _lost(position: SnapshotPosition, head: Snapshot) -> str:
+def _loss(position: SnapshotPosition, head: Snapshot) -> str:
     what = "the rest of" if position.scan else "what came after"
     return (
         f"{what} {position} has expired, or its branch was moved or created again: the snapshots "

@@ -23,14 +23,14 @@ from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.types import PrimitiveType
 
 from dataflow_assets.connectors.iceberg.client import connect
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.parts import Part, Range
 from dataflow_assets.connectors.iceberg.source.projection import Values, project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
 from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.place import constant, named
+from dataflow_assets.sdk.place import constant, with_place
 
 ROWS_AT_ONCE = 32_768
 
@@ -44,14 +44,14 @@ def read(
     """
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     part = Part.parse(piece.part)
-    with translated(source, "read"):
+    with translate_errors(source, "read"):
         reader = _Reader(_table(source, part))
         wanted = metadata if source.incremental_by_snapshot else frozenset()
         rows = 0
         for each in part.ranges:
             for batch in _present(each, reader):
                 rows += batch.num_rows
-                yield _told(batch, each, wanted)
+                yield _add_metadata(batch, each, wanted)
         if not rows:
             yield pa.RecordBatch.from_pylist([], typed_schema(reader.schema))
 
@@ -78,7 +78,7 @@ def _present(each: Range, reader: _Reader) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _told(batch: pa.RecordBatch, each: Range, wanted: frozenset[str]) -> pa.RecordBatch:
+def _add_metadata(batch: pa.RecordBatch, each: Range, wanted: frozenset[str]) -> pa.RecordBatch:
     """With the snapshot as metadata of each row."""
     values = {"snapshot_id": int(each.snapshot), "snapshot_sequence": each.sequence}
     for name in sorted(wanted & values.keys()):
@@ -110,18 +110,18 @@ class _Reader:
 
     def rows(self, each: Range) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in the order of the file."""
-        deleted = self._deleted(each)
+        deleted = self._deleted_rows(each)
         with self._table.io.new_input(each.path).open() as stream:
-            file = self._opened(pq.ParquetFile(stream, pre_buffer=True), each)
+            file = self._open(pq.ParquetFile(stream, pre_buffer=True), each)
             for first, batch in _batches(file, each):
-                numbers = _left(first, batch.num_rows, deleted)
+                numbers = _remaining_rows(first, batch.num_rows, deleted)
                 if len(numbers):
                     kept = batch if len(numbers) == batch.num_rows else batch.take(numbers - first)
                     rows = project(kept, file.schema, self.schema, file.values)
                     place = {"file": constant(each.path, len(numbers)), "row": pa.array(numbers)}
-                    yield named(rows, place)
+                    yield with_place(rows, place)
 
-    def _opened(self, parquet: pq.ParquetFile, each: Range) -> _File:
+    def _open(self, parquet: pq.ParquetFile, each: Range) -> _File:
         names = self._table.metadata.name_mapping()
         schema = pyarrow_to_schema(parquet.schema_arrow, names, format_version=3)
         columns = [column.name for column in schema.fields if column.field_id in self._ids]
@@ -133,7 +133,7 @@ class _Reader:
             if isinstance(kind, PrimitiveType):
                 yield int(field_id), from_bytes(kind, bytes.fromhex(digits))
 
-    def _deleted(self, each: Range) -> npt.NDArray[np.int64]:
+    def _deleted_rows(self, each: Range) -> npt.NDArray[np.int64]:
         found = [self._positions(path, each.path) for path in each.deletes]
         return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
 
@@ -176,7 +176,7 @@ def _group(file: _File, group: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def _left(first: int, rows: int, deleted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _remaining_rows(first: int, rows: int, deleted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers of so many rows from the first one on, without those that are deleted."""
     low, high = np.searchsorted(deleted, [first, first + rows])
     return np.delete(np.arange(first, first + rows), deleted[low:high] - first)

@@ -12,12 +12,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from dataflow_assets.connectors.iceberg.client import NessieCatalog, connect
-from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import arrivals, lags, lineage
 from dataflow_assets.connectors.iceberg.source.nessie_history import BranchHistory
-from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_after
+from dataflow_assets.connectors.iceberg.source.operator_checkpoint import (
+    position_after,
+    position_after_checkpoint,
+)
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
 from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
 from dataflow_assets.connectors.iceberg.source.read import read
@@ -29,7 +32,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
+    fold_parts,
     utc_now,
 )
 from dataflow_assets.contracts.capabilities import AdoptsCheckpoints
@@ -55,10 +58,10 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         )
         self._files: tuple[SnapshotPosition, tuple[SourceFile, ...]] | None = None
         self._told: set[int] = set()
-        self._table = self._loaded()
+        self._table = self._load()
 
-    def _loaded(self) -> Table:
-        with translated(self._source, "load"):
+    def _load(self) -> Table:
+        with translate_errors(self._source, "load"):
             table = self._catalog.table(self._source.identifier)
         if table is None:
             name = ".".join(self._source.identifier)
@@ -73,13 +76,13 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
 
         Raises TransientError for another table: a new session tells.
         """
-        table = self._loaded()
+        table = self._load()
         if table.metadata.table_uuid != self._table.metadata.table_uuid:
             name = ".".join(self._source.identifier)
             raise TransientError(f"table {name} was dropped and recreated while it was read")
         if self._history is not None:
-            with translated(self._source, "ask Nessie for the history of"):
-                table = self._history.completed(table, back_to, whole=whole)
+            with translate_errors(self._source, "ask Nessie for the history of"):
+                table = self._history.complete(table, back_to, whole=whole)
         self._table = table
         return table
 
@@ -114,7 +117,7 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
 
     def lags(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one
         """Judges by the table's history as it was seen last."""
-        return lags(self._table.metadata, _parsed(position), SnapshotPosition.parse(end))
+        return lags(self._table.metadata, _parse(position), SnapshotPosition.parse(end))
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """Parts of one long snapshot, or one part of several short ones.
@@ -123,13 +126,13 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         those that it added), the span goes on to the end of it.
         """
         stop = SnapshotPosition.parse(until[TABLE]) if until else None
-        start = _parsed(after.get(TABLE))
+        start = _parse(after.get(TABLE))
         table = self._look(start, *([stop] if stop else []))
         head = _head(table, stop)
         if head is None:
             return Span(())
         coming = self._ahead(table, start, head)
-        with translated(self._source, "plan a read of"):
+        with translate_errors(self._source, "plan a read of"):
             found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
         if found is None and coming.blocked:
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
@@ -172,15 +175,15 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
 
     def fold(self, positions: Positions) -> Positions:
         """All parts of a span carry the position behind the whole of it."""
-        return {TABLE: folded(positions, TABLE) or SnapshotPosition().text()}
+        return {TABLE: fold_parts(positions, TABLE) or SnapshotPosition().text()}
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         """A checkpoint object of the DataFlow Operator."""
-        return _positions(adopted(self._look(whole=True).metadata, document))
+        return _positions(position_after_checkpoint(self._look(whole=True).metadata, document))
 
     def lag(self, after: Positions) -> Lag:
         """Rows by the snapshots' summaries; the age of the oldest snapshot with unread rows."""
-        start = _parsed(after.get(TABLE))
+        start = _parse(after.get(TABLE))
         table = self._look(start)
         head = table.metadata.current_snapshot()
         ends = _positions(_after(head))
@@ -236,7 +239,7 @@ def _after(snapshot: Snapshot | None) -> SnapshotPosition:
     return SnapshotPosition.after(snapshot) if snapshot else BEGINNING
 
 
-def _parsed(text: Position | None) -> SnapshotPosition:
+def _parse(text: Position | None) -> SnapshotPosition:
     return BEGINNING if text is None else SnapshotPosition.parse(text)
 
 

@@ -117,8 +117,8 @@ class StoredCheckpoint:
         same = self.target == str(table.metadata.table_uuid)
         return bool(self.stands and same) and was_rolled_back(table, self.stands, self.sequence)
 
-    def undecided(self) -> StoredCheckpoint:
-        """As that of another table, until a person has said whether its rows are those of this."""
+    def as_undecided(self) -> StoredCheckpoint:
+        """Names no table until a person has said whether its rows are those of this table."""
         return replace(self, target=f"{self.target}{ROLLED_BACK}")
 
     def text(self) -> str:

@@ -76,7 +76,7 @@ class Committer:
 
     def __init__(self, catalog: TableCatalog, table: Table) -> None:
         self.catalog = catalog
-        self.table = catalog.begun(table)
+        self.table = catalog.begin(table)
         self._attempts: list[Attempt] = []
         self._lost = False
         """True once an answer never came: what it was about may stand in the table or not."""

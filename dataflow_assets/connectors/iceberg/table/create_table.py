@@ -61,7 +61,7 @@ def create(
     schema = with_key(table_schema(_columns(sink, sample)), sink.key)
     spec = partition_spec(schema, map(parse_term, sink.partition_by))
     order = sort_order(schema, map(parse_order, sink.sort_by))
-    return catalog.made(sink.identifier, schema, properties, spec, order)
+    return catalog.make(sink.identifier, schema, properties, spec, order)
 
 
 def add_columns(table: Table, sink: TableSinkOptions, columns: pa.Schema) -> None:

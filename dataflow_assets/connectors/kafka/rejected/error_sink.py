@@ -19,7 +19,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
-from dataflow_assets.connectors.kafka.errors import meaning, translated
+from dataflow_assets.connectors.kafka.errors import meaning, prefix_errors
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producer import SETTINGS
@@ -85,7 +85,7 @@ class KafkaErrors(ErrorStore):
     @override
     def prepare(self) -> None:
         with (
-            translated(f"preparing the error sink {self.topic}"),
+            prefix_errors(f"preparing the error sink {self.topic}"),
             closing(self._topic_admin()) as admin,
         ):
             prepare_topic(admin, self._replicas)
@@ -93,7 +93,7 @@ class KafkaErrors(ErrorStore):
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("kafka.errors")
-        with translated(f"storing rejected records in the error sink {self.topic}"):
+        with prefix_errors(f"storing rejected records in the error sink {self.topic}"):
             with closing(self._topic_admin()) as admin:
                 rules = admin.rules()
             self._send([outgoing(self.topic, one, rules) for one in records])

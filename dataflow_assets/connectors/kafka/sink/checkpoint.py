@@ -23,7 +23,7 @@ from dataflow_assets.connectors.kafka.sink.last_record import Last, Readers
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import removed, taken_over_by
+from dataflow_assets.sdk.checkpoint import checkpoint_removed, taken_over_by
 
 Record = TypeVar("Record")
 
@@ -41,7 +41,7 @@ class _Kept(threading.local):
 
     def __init__(self) -> None:
         self.connections = WarmClients[tuple[TopicAdmin, Readers]](
-            refused=lambda one: one[0].denied
+            refused=lambda one: one[0].is_denied
         )
 
 
@@ -91,9 +91,9 @@ class CheckpointTopic:
 
         Raises TransientError where a driver's transaction stays open.
         """
-        return self._settled(0, load_head)
+        return self._settled_record(0, load_head)
 
-    def replayed(self) -> Head | None:
+    def replayed_head(self) -> Head | None:
         """The head of the branch whose rejected records this one takes back, if it does."""
         if not self._target.branch.endswith(REPLAY):
             return None
@@ -103,7 +103,7 @@ class CheckpointTopic:
 
     def checkpoint(self, slot: int) -> PartitionCheckpoint | None:
         """The checkpoint of a slot whose writers are all fenced."""
-        return self._settled(slot, load_checkpoint)
+        return self._settled_record(slot, load_checkpoint)
 
     def checkpoints(
         self, head: Head, patience: float
@@ -116,11 +116,11 @@ class CheckpointTopic:
         }
         return checkpoints, [names[slot] for slot, one in found.items() if not one.settled]
 
-    def owned(self, epoch: int) -> Head:
+    def owned_head(self, epoch: int) -> Head:
         """The head, which must carry this epoch; TakenOver when another run has it."""
         head = self.head()
         if head is None:
-            raise self._removed()
+            raise self._removal()
         if head.epoch != epoch:
             raise taken_over_by(self._target.flow, head.run, head.host)
         return head
@@ -130,7 +130,7 @@ class CheckpointTopic:
         replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
         mine = {side_topic(self._target), side_topic(replays)}
         found = {}
-        with self._readers.lent() as reader:
+        with self._readers.lend() as reader:
             heads = reader.heads(set(self._topic_admin.names(FAMILY)) - mine)
         for name, value in sorted(heads.items()):
             head = load_head(value)
@@ -138,7 +138,7 @@ class CheckpointTopic:
                 found[head.flow or name] = f"delete topic {name}"
         return found
 
-    def _settled(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
+    def _settled_record(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
         found = self._last([partition], WAIT_SECONDS)[partition]
         if not found.settled:
             raise self.open_transaction(partition)
@@ -153,17 +153,17 @@ class CheckpointTopic:
 
     def _last(self, partitions: Iterable[int], patience: float) -> dict[int, Last]:
         try:
-            with self._readers.lent() as reader:
+            with self._readers.lend() as reader:
                 return reader.last(self._topic_admin, list(partitions), patience)
         except (TransientError, PermanentError) as error:
             # Without the topic there is nothing to wait for.
-            raise (error if self._topic_admin.find(PATIENCE) else self._removed()) from error
+            raise (error if self._topic_admin.find(PATIENCE) else self._removal()) from error
 
-    def _removed(self) -> PermanentError:
-        return removed(self._target.flow, f"topic {self.topic}")
+    def _removal(self) -> PermanentError:
+        return checkpoint_removed(self._target.flow, f"topic {self.topic}")
 
 
 def peek(cluster: Cluster, target: Target) -> Checkpoint | None:
     """The stored checkpoint, as far as it is decided; no epoch is taken."""
     stored = CheckpointTopic.of(cluster, target).look()
-    return stored.state.shown if stored and stored.state.known else None
+    return stored.state.for_readers if stored and stored.state.is_known else None

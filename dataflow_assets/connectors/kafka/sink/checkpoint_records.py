@@ -103,7 +103,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     keys: str = ""
     """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
-    def taken(self, run: Run, flow: str) -> Head:
+    def take(self, run: Run, flow: str) -> Head:
         return msgspec.structs.replace(
             self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
         )
@@ -165,7 +165,7 @@ class Stored(msgspec.Struct, frozen=True):
         of_intent = self.head.intent is not None and checkpoint.serial == self.head.serial
         return checkpoint.position if of_intent else base
 
-    def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
+    def restart(self, positions: Positions, source: str | None, target: str | None) -> Head:
         return msgspec.structs.replace(
             self.head,
             generation=new_generation(),

@@ -51,7 +51,7 @@ class Claim:
 
         Raises TakenOver under another epoch, PermanentError where the checkpoint was moved.
         """
-        head = side_topic.owned(ticket.epoch)
+        head = side_topic.owned_head(ticket.epoch)
         if isinstance(piece, PartSlice):
             check_recorded(ticket.target.flow, piece, head.parts)
         slot = head.slots.get(piece.partition)
@@ -74,7 +74,7 @@ class Claim:
     def checkpoint(self) -> PartitionCheckpoint | None:
         return self.stored.current.get(self.piece.partition)
 
-    def moved(self, position: Position, epoch: int, counted: Totals) -> Claim:
+    def move(self, position: Position, epoch: int, counted: Totals) -> Claim:
         head, old = self.stored.head, self.checkpoint
         totals = (old.totals if old else Totals()) + counted
         checkpoint = PartitionCheckpoint(

@@ -47,13 +47,13 @@ class HeadWriter:
 
         Raises what `CheckpointTopic.head` and a transaction raise.
         """
-        producer = self._taken(producer_of(self._target))
+        producer = self._take(producer_of(self._target))
         try:
             found = self._head()
         except BaseException:
             producer.close()
             raise
-        head = found.taken(run, self._target.flow)
+        head = found.take(run, self._target.flow)
         self._write_with(producer, head)
         self.epoch = head.epoch
         return head
@@ -65,17 +65,17 @@ class HeadWriter:
         emptied.
         """
         head = self._side_topic.head() or Head(checkpoint_records.new_generation(), keys=CURRENT)
-        flow = self._side_topic.replayed()
+        flow = self._side_topic.replayed_head()
         return head if flow is None else replace(head, keys=flow.keys)
 
     def write(self, head: Head) -> None:
         """Stores the head. Raises TakenOver where another run has the branch by now."""
         assert not self._closed, "a session that was closed is used again"  # noqa: S101
-        self._write_with(_take(self) or self._renewed(), head)
+        self._write_with(_take(self) or self._renew(), head)
 
     def end(self, partition: str) -> None:
         """Ends what a task of this source partition has left open; it cannot commit any more."""
-        self._taken(producer_of(self._target, partition)).close()
+        self._take(producer_of(self._target, partition)).close()
 
     def close(self) -> None:
         """Closes the producer, where it is kept; nothing can be written any more."""
@@ -84,19 +84,19 @@ class HeadWriter:
         if producer is not None:
             producer.close()
 
-    def _taken(self, name: str) -> Transaction:
+    def _take(self, name: str) -> Transaction:
         return Transaction(self._cluster, name, _DRIVER)
 
-    def _renewed(self) -> Transaction:
+    def _renew(self) -> Transaction:
         """Our producer again, which was closed for those of others.
 
         It would fence whoever has taken the branch over, so we look first; and again once nothing
         can be committed any more that was begun before.
         """
-        self._side_topic.owned(self.epoch)
-        producer = self._taken(producer_of(self._target))
+        self._side_topic.owned_head(self.epoch)
+        producer = self._take(producer_of(self._target))
         try:
-            self._side_topic.owned(self.epoch)
+            self._side_topic.owned_head(self.epoch)
         except BaseException:
             producer.close()
             raise
@@ -110,7 +110,7 @@ class HeadWriter:
         except BaseException as error:
             producer.close()
             if isinstance(error, Fenced) and self.epoch:
-                self._side_topic.owned(self.epoch)  # says who has taken the flow over
+                self._side_topic.owned_head(self.epoch)  # says who has taken the flow over
             raise
         _give(self, producer)
 

@@ -13,7 +13,7 @@ CURRENT = "flink"
 _MARK = b"dataflow.keys"
 
 
-def marked(schema: pa.Schema, keys: str) -> pa.Schema:
+def mark(schema: pa.Schema, keys: str) -> pa.Schema:
     """A ticket's schema that carries what a head says to the tasks."""
     return schema.with_metadata({**(schema.metadata or {}), _MARK: keys.encode()})
 

@@ -177,7 +177,7 @@ class Readers:
             return found
 
     @contextmanager
-    def lent(self) -> Iterator[LastRecordReader]:
+    def lend(self) -> Iterator[LastRecordReader]:
         """One that was used before, if there is one; after an error it is closed."""
         if not self._room.acquire(timeout=PATIENCE):
             raise TransientError(

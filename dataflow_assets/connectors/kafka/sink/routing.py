@@ -20,7 +20,7 @@ from dataflow_assets.contracts import DELETE, OFFSET, OP, UNKNOWN, N, Rejection,
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.records.paths.path import Path
-from dataflow_assets.records.placeholders import interpolated
+from dataflow_assets.records.placeholders import value_of
 from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse, text_form
 
 RulesOf = Callable[[str], Rules | None]
@@ -82,7 +82,7 @@ class Routing:
                 if unknown is not None and value is not None:
                     self._check_whole(value, unknown)
                 if self._record is None:
-                    record = self._addressed(value, key, headers, deleted=deleted)
+                    record = self._address(value, key, headers, deleted=deleted)
                 else:
                     record = self._record(value, deleted)
                 self._check(record)
@@ -94,14 +94,14 @@ class Routing:
             found.records = list(last_changes(found.records, most))
         return found
 
-    def _addressed(
+    def _address(
         self, value: bytes | None, key: bytes | None, headers: Headers, *, deleted: bool
     ) -> Outgoing:
         topic = self._sink.topic
         if self._reads and value is not None:
             body = parse(value)
             key = self._key(body) if self._key else key
-            topic = self._named(body) if self._topic else topic
+            topic = self._topic_of(body) if self._topic else topic
         elif self._key and key is not None and self._sink.upsert_mode:
             key = self._key_of_key(key)
         if self._sink.upsert_mode and key is None:
@@ -113,7 +113,7 @@ class Routing:
 
     def _check_whole(self, value: bytes, unknown: str) -> None:
         """The record before it of the same key goes, and with it the values that are missing."""
-        topic = self._named(parse(value)) if self._topic else self._sink.topic
+        topic = self._topic_of(parse(value)) if self._topic else self._sink.topic
         rules = self._rules(topic)
         if self._sink.upsert_mode or (rules is not None and rules.compacted):
             reason = (
@@ -131,7 +131,7 @@ class Routing:
             return self._key(found) if self._key else key
         return text_form(found).encode()
 
-    def _named(self, body: Any) -> str:
+    def _topic_of(self, body: Any) -> str:
         """The record's own topic, else the default one."""
         found = self._topic(body) if self._topic else None
         if found is MISSING or found is None:
@@ -199,7 +199,7 @@ def _check_time(topic: str, timestamp: int, rules: Rules) -> None:
 
 def _key_reader(sink: KafkaSinkOptions) -> Read | None:
     if sink.key_template is not None:
-        read = interpolated(sink.key_template, "")
+        read = value_of(sink.key_template, "")
         return lambda body: _as_key(read(Record(body, {})), "keyTemplate")
     if sink.key_field is not None:
         get, name = sink.key_field.getter(), sink.key_field.text

@@ -73,7 +73,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._stored.state.shown
+        return self._stored.state.for_readers
 
     @property
     @override
@@ -115,7 +115,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         self._fence()
         below = self._ends() if empty else None  # behind what a task has committed until just now
-        head = self._stored.restarted(positions, source, self.identity)
+        head = self._stored.restart(positions, source, self.identity)
         manifest = self._target.manifest
         keys = CURRENT if empty else head.keys
         self._write(msgspec.structs.replace(head, manifest=manifest, emptied=below, keys=keys))
@@ -123,10 +123,10 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
 
     @override
     def begin(self, span: Span) -> Span:
-        if (unfinished := self._stored.state.unfinished) is not None:
+        if (unfinished := self._stored.state.unfinished_span) is not None:
             return unfinished
         check_begun(self._target.flow, span, self.checkpoint.positions)
-        head = self._begun(span)
+        head = self._head_for(span)
         if head != self._stored.head:
             self._side_topic.grow(head)
             self._write(head)
@@ -135,10 +135,10 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        if self._stored.state.divided(cut).intent in ((), span.slices):
+        if self._stored.state.divide(cut).intent in ((), span.slices):
             return span
         self._fence()  # nobody reads the old parts' checkpoints any more before a commit
-        divided = replace(span, slices=self._stored.state.divided(cut).intent)
+        divided = replace(span, slices=self._stored.state.divide(cut).intent)
         head = self._stored.head.with_slots(divided)
         self._side_topic.grow(head)
         # The same serial: what is committed of this intent stays so.
@@ -148,7 +148,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
     @override
     def abandon(self) -> None:
         self._fence()  # as in `divide`
-        unfinished = self._stored.state.unfinished
+        unfinished = self._stored.state.unfinished_span
         if unfinished is not None and any(piece.empty for piece in unfinished.slices):
             raise TransientError(f"flow {self._target.flow}: a part was committed meanwhile")
         self._write(msgspec.structs.replace(self._stored.head, intent=None))
@@ -160,7 +160,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._stored.head.reading)
         schema = MESSAGES if self._values is None else self._values.mark(MESSAGES)
-        schema = key_spelling.marked(schema, self._stored.head.keys)
+        schema = key_spelling.mark(schema, self._stored.head.keys)
         return Ticket(target, self._run, self._heads.epoch, schema, failpoint)
 
     @override
@@ -178,7 +178,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
     @override
     def forget(self) -> None:
         self._fence()
-        head = self._stored.restarted({}, None, None)
+        head = self._stored.restart({}, None, None)
         self._write(msgspec.structs.replace(head, totals=Totals(), manifest=""))
 
     @override
@@ -214,13 +214,13 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
 
     def _fence(self) -> None:
         """From here on nothing can be committed that was begun before, and all else is known."""
-        self._side_topic.owned(self._heads.epoch)
+        self._side_topic.owned_head(self._heads.epoch)
         for partition in self._stored.head.slots:
             self._heads.end(partition)
         if open_ := self._reload(WAIT_SECONDS):
             raise self._side_topic.open_transaction(self._stored.head.slots[open_[0]])
 
-    def _begun(self, span: Span) -> Head:
+    def _head_for(self, span: Span) -> Head:
         """The head as this span needs it."""
         head = self._stored.head.with_slots(span)
         intent = Intent.of(intent_of(span))
@@ -235,7 +235,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         )
 
     def _finish_parts(self, source: SourceSession) -> None:
-        unfinished = self._stored.state.unfinished
+        unfinished = self._stored.state.unfinished_span
         if unfinished is not None and unfinished.empty:
             self._move(source.fold(self.checkpoint.positions))
 

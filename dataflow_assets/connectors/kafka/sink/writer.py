@@ -69,7 +69,7 @@ class KafkaWriter(SliceTransaction):
         self._producer.begin()
 
     @override
-    def stored(self) -> Position | None:
+    def stored_position(self) -> Position | None:
         return self._claim.position
 
     @override
@@ -81,8 +81,8 @@ class KafkaWriter(SliceTransaction):
     @override
     def commit(self, position: Position) -> None:
         claim, producer = self._claim, self._producing()
-        settle(self._target, self._piece, self._rejected, self._beside, self._joined)
-        moved = claim.moved(position, self._ticket.epoch, self._totals)
+        settle(self._target, self._piece, self._rejected, self._beside, self._commits_with_errors)
+        moved = claim.move(position, self._ticket.epoch, self._totals)
         assert moved.checkpoint is not None  # noqa: S101 - it was just made
         key = self._piece.partition.encode()
         producer.send(Outgoing(self._side_topic.topic, dump(moved.checkpoint), key), claim.slot)
@@ -150,7 +150,7 @@ class KafkaWriter(SliceTransaction):
         records = [error_record(self._target, self._piece, one) for one in found]
         self._send_errors(self._sink.rejected_topic, records)
 
-    def _joined(self, records: Sequence[ErrorRecord]) -> bool:
+    def _commits_with_errors(self, records: Sequence[ErrorRecord]) -> bool:
         """Into an error sink of the same cluster, with the rows."""
         sink = self._target.rejects.sink
         errors = sink.error_store() if sink else None
@@ -165,12 +165,12 @@ class KafkaWriter(SliceTransaction):
 
     @override
     @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guard(self) -> Iterator[None]:
         try:
             yield
         except Fenced:
             self.abort()
-            self._side_topic.owned(self._ticket.epoch)  # says who has taken the flow over
+            self._side_topic.owned_head(self._ticket.epoch)  # says who has taken the flow over
             raise
         except BaseException:
             self.abort()

@@ -34,7 +34,7 @@ class Sizes:
         safe = limit.bytes // LARGEST
         long = {p: start for p, (start, end) in ahead.items() if end - start > safe}
         if long and (
-            self._misjudged(long) or any(self._doubtful(p, *ahead[p], limit) for p in long)
+            self._was_misjudged(long) or any(self._doubtful(p, *ahead[p], limit) for p in long)
         ):
             self._learn(long)
         most = {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
@@ -53,7 +53,7 @@ class Sizes:
         stale = time.monotonic() - self._taken > BELIEVED_SECONDS
         return stale and (end - start) * known * GROWTH > limit.bytes
 
-    def _misjudged(self, positions: Mapping[int, int]) -> bool:
+    def _was_misjudged(self, positions: Mapping[int, int]) -> bool:
         """A slice was not read to its end: its records were larger than the ones looked at."""
         known = ((self._planned.get(p), position) for p, position in positions.items())
         return any(span is not None and span[0] < at < span[1] for span, at in known)

@@ -13,7 +13,7 @@ Planned = tuple[str, str]
 """A topic's name and its id."""
 
 # Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
-_brokers = WarmClients[Broker](refused=lambda broker: broker.denied)
+_brokers = WarmClients[Broker](refused=lambda broker: broker.is_denied)
 
 
 def confirm(cluster: Cluster, topic: str, identity: str) -> None:
@@ -21,7 +21,7 @@ def confirm(cluster: Cluster, topic: str, identity: str) -> None:
     _broker(cluster, topic).same(identity)
 
 
-def refused(cluster: Cluster, planned: Collection[Planned]) -> dict[Planned, DataflowError]:
+def refusals(cluster: Cluster, planned: Collection[Planned]) -> dict[Planned, DataflowError]:
     """Returns those of the topics that are not the planned ones, or of which nobody knows; and why.
 
     One request for all of them, as long as nothing is wrong.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from dataflow_assets.connectors.kafka.client import PATIENCE, Broker, Place, Topic
-from dataflow_assets.connectors.kafka.topics import Offsets, described, offsets
+from dataflow_assets.connectors.kafka.topics import Offsets, describe, offsets
 from dataflow_assets.errors import DataflowError, outcome
 
 SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id again
@@ -35,24 +35,26 @@ class CurrentTopic:
 
     def now(self) -> Topic:
         """With the partitions it has by now. Raises TransientError once the topic was made anew."""
-        return self.renewed(self.broker.topic()) if self.is_old else self._topic
+        return self.renew(self.broker.topic()) if self.is_old else self._topic
 
-    def renewed(self, found: Topic | DataflowError | None) -> Topic:
-        """The same where somebody has asked already; None: nobody had to."""
+    def renew(self, found: Topic | DataflowError | None) -> Topic:
+        """Takes an answer that another question has brought; None: nobody had to ask."""
         if isinstance(found, DataflowError):
             raise found
         if found is not None:
-            self._topic = self.broker.unchanged(found, self.id)
+            self._topic = self.broker.same_topic(found, self.id)
             self._described = time.monotonic()
         return self._topic
 
 
-def listed(topics: Sequence[CurrentTopic], *places: Place) -> list[list[Offsets] | DataflowError]:
+def list_offsets(
+    topics: Sequence[CurrentTopic], *places: Place
+) -> list[list[Offsets] | DataflowError]:
     """For each topic, and each of the places, the offset of every partition; asked for together."""
     old = [one for one in topics if one.is_old]
     brokers = [one.broker for one in old]  # they were there: one broker may not have heard of it
-    found = dict(zip(old, described(brokers, PATIENCE), strict=True))
-    current = [outcome(partial(one.renewed, found.get(one))) for one in topics]
+    found = dict(zip(old, describe(brokers, PATIENCE), strict=True))
+    current = [outcome(partial(one.renew, found.get(one))) for one in topics]
     known = [
         (one.broker, topic)
         for one, topic in zip(topics, current, strict=True)

@@ -52,19 +52,19 @@ class LossCheck:
 
     def check_adopted(self, advice: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
         """The same for the offsets of another program; `advice` says whose, and what to do."""
-        self._lost(expired(self._source.topic, offsets, lows), advice)
-        self._lost(beyond(self._source.topic, offsets, highs), advice)
+        self._report_loss(expired_offsets(self._source.topic, offsets, lows), advice)
+        self._report_loss(beyond(self._source.topic, offsets, highs), advice)
 
     def epochs(self, offsets: Offsets) -> dict[int, int]:
         """By partition: the leader's epoch under which its offset is known."""
         return leader_epochs.of(offsets, self._known)
 
     def _check_bounds(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
-        below = expired(self._source.topic, begins, bounds.lows)
+        below = expired_offsets(self._source.topic, begins, bounds.lows)
         above = any(begins[p] > bounds.ends[p] for p in begins)
         if below or above:
             self._broker.same(topic.id)  # else these are the bounds of another topic
-        self._lost(below, RESET)
+        self._report_loss(below, RESET)
         if above:
             self._check_end(topic, begins)
 
@@ -81,26 +81,26 @@ class LossCheck:
     def _check_log(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
         name = self._source.topic
         key = self._broker.bootstrap, topic.id, self._flow
-        known = _seen[key] if key in _seen else self._stored(topic, begins, bounds.lows)
+        known = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
         asked = leader_epochs.doubtful(begins, known, bounds)
         kept = leader_epochs.cut_off(self._broker.cluster, name, asked) if asked else {}
         if kept:
             self._broker.same(topic.id)
-        self._lost(replaced(name, begins, kept), RESET)
-        self._known = _seen[key] = leader_epochs.seen(bounds)
+        self._report_loss(replaced_offsets(name, begins, kept), RESET)
+        self._known = _seen[key] = leader_epochs.seen_epochs(bounds)
 
-    def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
+    def _stored_epochs(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
         if begins == lows:
             return {}
         try:
-            committed = self._broker.committed(self._source.consumer_group, topic)
+            committed = self._broker.committed_offsets(self._source.consumer_group, topic)
         except TransientError as error:
             raise TransientError(f"{error}; {_UNTOLD}") from error
         except PermanentError:
             return {}
-        return leader_epochs.stored(committed, self._mark)
+        return leader_epochs.stored_epochs(committed, self._mark)
 
-    def _lost(self, sentence: str, advice: str) -> None:
+    def _report_loss(self, sentence: str, advice: str) -> None:
         if not sentence:
             return
         if self._source.on_data_loss == "fail":
@@ -112,7 +112,7 @@ class LossCheck:
             self._warned.add(sentence)
 
 
-def expired(topic: str, begins: Mapping[int, int], lows: Mapping[int, int]) -> str:
+def expired_offsets(topic: str, begins: Mapping[int, int], lows: Mapping[int, int]) -> str:
     """The offsets below the log start; empty when nothing is missing.
 
     Only the log start tells: compaction and transaction markers leave gaps above it.
@@ -130,7 +130,7 @@ def expired(topic: str, begins: Mapping[int, int], lows: Mapping[int, int]) -> s
     )
 
 
-def replaced(topic: str, begins: Mapping[int, int], kept: Mapping[int, int | None]) -> str:
+def replaced_offsets(topic: str, begins: Mapping[int, int], kept: Mapping[int, int | None]) -> str:
     """The logs that were cut off below what was read, and have grown again since."""
     if not kept:
         return ""

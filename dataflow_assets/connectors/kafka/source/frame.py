@@ -82,14 +82,14 @@ class FrameReader:
         filled = {p: (start, end) for p, (start, end) in bounds.items() if start < end}
         wanted = [name for name in _COLUMNS if name in columns or name == "body"]
         if not filled:
-            return spark.range(0).selectExpr(*_aliased(_NULLS, ["_at", *wanted]))
+            return spark.range(0).selectExpr(*_with_aliases(_NULLS, ["_at", *wanted]))
         reader = spark.read.format("kafka").options(**self.options(filled))
         if "headers" in columns:
             reader = reader.option("includeHeaders", "true")
         longest = max(end - start for start, end in filled.values())
         large = is_large(longest, most_bytes, columns)
         expressions = _expressions(_position(span), large)
-        return reader.load().selectExpr(*_aliased(expressions, ["_at", *wanted]))
+        return reader.load().selectExpr(*_with_aliases(expressions, ["_at", *wanted]))
 
     def options(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, str]:
         topic = self.source.topic
@@ -106,7 +106,7 @@ class FrameReader:
             "kafka.isolation.level": "read_committed",
             **_FETCH,
             **_TIMES,
-            **self._declared(),
+            **self._declared_options(),
         }
 
     @property
@@ -117,12 +117,12 @@ class FrameReader:
         them different: the cluster, the topic's own id, the settings, ours too. A warm server may
         hold consumers of an older release, and Spark refuses other settings for the same name.
         """
-        settings = {**_FETCH, **_TIMES, **self._declared()}
+        settings = {**_FETCH, **_TIMES, **self._declared_options()}
         parts = [self.source.bootstrap(), self.id, *sorted(settings.items())]
         digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
         return f"dataflow-assets/{self.flow}/{digest}"
 
-    def _declared(self) -> dict[str, str]:
+    def _declared_options(self) -> dict[str, str]:
         source = self.source
         times = {
             "kafka.fetch.max.wait.ms": source.consumer_max_wait,
@@ -159,5 +159,5 @@ def _expressions(position: str, large: str) -> dict[str, str]:
     return {"_at": f"IF({large}, -1 - ({position}), {position})", **values}
 
 
-def _aliased(expressions: Mapping[str, str], names: list[str]) -> list[str]:
+def _with_aliases(expressions: Mapping[str, str], names: list[str]) -> list[str]:
     return [f"{expressions[name]} AS `{name}`" for name in names]

@@ -39,10 +39,10 @@ def is_large(longest: int, most_bytes: int, columns: Collection[str]) -> str:
     have twice as much, like the slice, but never more than BATCH_BYTES.
     """
     size = " + ".join(sql for name, sql in _LENGTHS.items() if name in columns or name == "body")
-    return f"{size} > {min(BATCH_BYTES, 2 * most_bytes) // _rounded(longest)}"
+    return f"{size} > {min(BATCH_BYTES, 2 * most_bytes) // _round(longest)}"
 
 
-def _rounded(records: int) -> int:
+def _round(records: int) -> int:
     """The most records of a batch, as one of few numbers: Spark compiles each text of SQL anew."""
     halves = floor(2 * log2(ARROW_RECORDS / min(records, ARROW_RECORDS)))
     return ceil(ARROW_RECORDS / 2 ** (halves / 2))

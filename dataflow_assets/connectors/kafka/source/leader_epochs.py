@@ -39,13 +39,13 @@ class SeenEpoch:
     epoch: int
 
 
-def seen(bounds: Bounds) -> dict[int, SeenEpoch]:
+def seen_epochs(bounds: Bounds) -> dict[int, SeenEpoch]:
     """Returns what may be asked about when these are no longer the leaders."""
     return {p: SeenEpoch(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
 
 
-def stored(committed: Mapping[int, Committed], mark: str) -> dict[int, SeenEpoch]:
-    """The same from what the flow has told its consumer group: of one position each."""
+def stored_epochs(committed: Mapping[int, Committed], mark: str) -> dict[int, SeenEpoch]:
+    """Reads the epochs that the flow has written to its consumer group, one position each."""
     return {
         p: SeenEpoch(one.offset, one.offset, one.epoch)
         for p, one in committed.items()

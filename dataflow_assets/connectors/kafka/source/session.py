@@ -17,14 +17,14 @@ from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Pl
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
-from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, listed
+from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, list_offsets
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.connectors.kafka.source.lags import UnreadRecords, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK, StartOffsets
 from dataflow_assets.connectors.kafka.times import moment
-from dataflow_assets.connectors.kafka.topics import Offsets, described
+from dataflow_assets.connectors.kafka.topics import Offsets, describe
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.contracts.capabilities import TakesOverPositions
 from dataflow_assets.contracts.looking import EndsOfMany, LagsOfMany, Peeks
@@ -65,12 +65,12 @@ class KafkaSourceSession(
         self._starts = StartOffsets(source, self._broker, self._losses)
 
     @classmethod
-    def opened(
+    def open_many(
         cls, sources: Mapping[str, KafkaSourceOptions]
     ) -> dict[str, SourceSession | DataflowError]:
         """A session for each flow, after one question about all of their topics."""
         brokers = [Broker(source.cluster(), source.topic) for source in sources.values()]
-        found = zip(sources.items(), described(brokers, 0.0), strict=True)
+        found = zip(sources.items(), describe(brokers, 0.0), strict=True)
         return {
             flow: one if isinstance(one, DataflowError) else cls(source, flow, one)
             for (flow, source), one in found
@@ -85,16 +85,16 @@ class KafkaSourceSession(
     def start(self) -> Positions:
         source = self._source
         if source.begin is not None:
-            return _named(self._starts.declared(self.topic.now(), source.begin))
+            return _positions(self._starts.declared_offsets(self.topic.now(), source.begin))
         if source.starting_offsets == "group":
-            return _named(self._starts.adopted(self.topic.now()))
+            return _positions(self._starts.adopt(self.topic.now()))
         if source.starting_offsets == "timestamp":
             return self.seek(source.starting_timestamp or "")
         return self.seek(source.starting_offsets)
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        return _named(self._starts.taken_over(self._flow, self.topic.now(), known))
+        return _positions(self._starts.taken_over(self._flow, self.topic.now(), known))
 
     @override
     def understands(self, positions: Positions) -> bool:
@@ -104,7 +104,7 @@ class KafkaSourceSession(
     def seek(self, where: str) -> Positions:
         if where in ("earliest", "latest"):
             spec = EARLIEST if where == "earliest" else LATEST
-            return _named(self._offsets(self.topic.now(), spec)[0])
+            return _positions(self._offsets(self.topic.now(), spec)[0])
         try:
             instant = moment(where)
         except ValueError:
@@ -116,18 +116,20 @@ class KafkaSourceSession(
         topic = self.topic.now()
         # The end first: what comes between the two answers is of that time, or lies behind the end.
         (ends,), (found,) = self._offsets(topic, LATEST), self._offsets(topic, since)
-        return _named({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
+        return _positions({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
 
     @override
     def end(self) -> Positions:
-        return self.bounded(self._offsets(self.topic.now(), LATEST)[0])
+        return self.within_bounds(self._offsets(self.topic.now(), LATEST)[0])
 
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        found = zip(sessions, listed([one.topic for one in sessions], LATEST), strict=True)
+        found = zip(sessions, list_offsets([one.topic for one in sessions], LATEST), strict=True)
         return [
-            one if isinstance(one, DataflowError) else outcome(partial(session.bounded, one[0]))
+            one
+            if isinstance(one, DataflowError)
+            else outcome(partial(session.within_bounds, one[0]))
             for session, one in found
         ]
 
@@ -151,7 +153,7 @@ class KafkaSourceSession(
         begins = _begins(after, lows)
         self._losses.check(topic, begins, found)
         self._lows, self._most_bytes = {str(p): low for p, low in lows.items()}, limit.bytes
-        bounded = self._bounded(ends, begins)
+        bounded = self._bound(ends, begins)
         reached = bounded if until is None else _earlier(bounded, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
         most = self._sizes.most(ahead, limit)
@@ -210,7 +212,7 @@ class KafkaSourceSession(
     def lags_together(
         cls, asked: Sequence[tuple[Self, Positions | None]]
     ) -> list[Lag | DataflowError]:
-        offsets = listed([session.topic for session, _ in asked], EARLIEST, LATEST)
+        offsets = list_offsets([session.topic for session, _ in asked], EARLIEST, LATEST)
         found = [
             one if isinstance(one, DataflowError) else outcome(partial(session.unread, after, *one))
             for (session, after), one in zip(asked, offsets, strict=True)
@@ -219,14 +221,14 @@ class KafkaSourceSession(
         lags = iter(with_ages(asked[0][0].ahead, branches) if branches else [])
         return [one if isinstance(one, DataflowError) else next(lags) for one in found]
 
-    def bounded(self, ends: Offsets) -> Positions:
+    def within_bounds(self, ends: Offsets) -> Positions:
         """The ends of the partitions that are read, as the declaration has them."""
-        return _named(self._caps(ends))
+        return _positions(self._caps(ends))
 
     def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> UnreadRecords:
         """Returns what a branch has not read; None: it begins at the start."""
         begins = _begins(self.start() if after is None else after, lows)
-        return UnreadRecords.of(self._source.topic, begins, lows, self._bounded(ends, begins))
+        return UnreadRecords.of(self._source.topic, begins, lows, self._bound(ends, begins))
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -263,7 +265,7 @@ class KafkaSourceSession(
     def _offsets(self, topic: Topic, *wanted: Place) -> list[Offsets]:
         return [dict(enumerate(found)) for found in self._broker.offsets(topic, *wanted)]
 
-    def _bounded(self, ends: Offsets, begins: Offsets) -> Offsets:
+    def _bound(self, ends: Offsets, begins: Offsets) -> Offsets:
         """The ends, but not beyond that of the declaration.
 
         Raises PermanentError where the flow is already beyond it: there would never be news, or
@@ -298,5 +300,5 @@ def _earlier(ends: Offsets, begins: Offsets, until: Positions) -> Offsets:
     return {p: min(end, int(until.get(str(p), begins[p]))) for p, end in ends.items()}
 
 
-def _named(offsets: Mapping[int, int]) -> Positions:
+def _positions(offsets: Mapping[int, int]) -> Positions:
     return {str(partition): offset for partition, offset in sorted(offsets.items())}

@@ -93,7 +93,7 @@ class SmallSlice:
             "micro-batch was planned: a new leader is behind, or the log was truncated",
         )
 
-    def failed(self, bootstrap: str, error: KafkaError) -> DataflowError:
+    def failure(self, bootstrap: str, error: KafkaError) -> DataflowError:
         """Returns what the client says; the next plan finds out what is lost, if anything is."""
         found = meaning(error, self._where(bootstrap))
         if isinstance(found, TransientError):

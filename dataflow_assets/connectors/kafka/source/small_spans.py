@@ -23,7 +23,7 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import SETTINGS, Consumers
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import MOST
-from dataflow_assets.connectors.kafka.source.confirm import refused
+from dataflow_assets.connectors.kafka.source.confirm import refusals
 from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts.reading import Asked
@@ -53,7 +53,7 @@ _GONE = {
 }
 
 # Per process, for Spark's workers are forked and stay: connecting takes longer than reading.
-_pools = WarmClients(Consumers.leave, lambda pool: pool.denied)
+_pools = WarmClients(Consumers.leave, lambda pool: pool.is_denied)
 
 
 Results = Iterator[tuple[int, Iterator[pa.RecordBatch]]]
@@ -77,7 +77,7 @@ def _is_large(piece: SmallSlice) -> bool:
 
 
 def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
-    with _assigned(cluster, pieces, _FETCH) as consumer:
+    with _assign(cluster, pieces, _FETCH) as consumer:
         reading = _Reading(cluster, consumer, pieces, BUFFER_BYTES)
         reading.go_on(GRACE)
         while reading.awaited:
@@ -90,7 +90,7 @@ def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
 
 def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
     """Batch by batch: in memory is one of them, and what the client fetches ahead."""
-    with _assigned(cluster, [piece], _FETCH | _LARGE | _declared(piece)) as consumer:
+    with _assign(cluster, [piece], _FETCH | _LARGE | _fetch_settings(piece)) as consumer:
         reading = _Reading(cluster, consumer, [piece], BATCH_BYTES)
         while reading.awaited:
             reading.go_on(GRACE)
@@ -101,18 +101,18 @@ def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
         yield from batches
 
 
-def _declared(piece: SmallSlice) -> dict[str, int]:
+def _fetch_settings(piece: SmallSlice) -> dict[str, int]:
     source = piece.asked.source
     return source.fetch_settings() if isinstance(source, KafkaSourceOptions) else {}
 
 
-def _assigned(
+def _assign(
     cluster: Cluster, pieces: Iterable[SmallSlice], fetch: Mapping[str, Any]
 ) -> AbstractContextManager[Consumer]:
     settings, way = SETTINGS | dict(fetch), tuple(sorted(fetch.items()))
     pool = _pools.of(cluster, lambda: Consumers.join(cluster, settings), way)
     wanted = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
-    return pool.assigned(wanted)
+    return pool.assign(wanted)
 
 
 class _Reading:
@@ -135,13 +135,13 @@ class _Reading:
         self._heard = 0.0
 
     @property
-    def _crowded(self) -> bool:
+    def _is_crowded(self) -> bool:
         return sum(one.held for one in (*self._over, *self.awaited.values())) > self._most
 
     def go_on(self, seconds: float) -> None:
         """Until all are over, or hold too much, or nothing has come for so long: then `quiet`."""
         self.quiet, self._heard = False, time.monotonic()
-        while self.awaited and not self.quiet and not self._crowded:
+        while self.awaited and not self.quiet and not self._is_crowded:
             left = self._heard + seconds - time.monotonic()
             first = self._consumer.poll(max(left, 0.0))
             self.quiet = first is None and left <= 0
@@ -151,7 +151,7 @@ class _Reading:
 
     def insist(self) -> None:
         """Goes on with what is late. What is silent is asked for; what does not fit is dropped."""
-        if self._crowded:
+        if self._is_crowded:
             self._drop(max(self.awaited.values(), key=lambda piece: piece.held))
         if not self.quiet:
             self.go_on(GRACE)
@@ -198,13 +198,13 @@ class _Reading:
             return piece.take(message)
         if error.code() == _END:
             return piece.reach(message.offset())
-        if error.code() in _GONE and self._skipped(piece):
+        if error.code() in _GONE and self._skip(piece):
             return True
         self._refuse([piece])
-        piece.error = piece.error or piece.failed(self._bootstrap, error)
+        piece.error = piece.error or piece.failure(self._bootstrap, error)
         return True
 
-    def _skipped(self, piece: SmallSlice) -> bool:
+    def _skip(self, piece: SmallSlice) -> bool:
         """Goes on where the log begins by now, if the flow is to (`onDataLoss: continue`)."""
         source = piece.asked.source
         if not isinstance(source, KafkaSourceOptions) or source.on_data_loss != "continue":
@@ -225,7 +225,7 @@ class _Reading:
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def _refuse(self, pieces: Collection[SmallSlice]) -> None:
-        errors = refused(self._cluster, {piece.planned for piece in pieces})
+        errors = refusals(self._cluster, {piece.planned for piece in pieces})
         for piece in pieces:
             found = errors.get(piece.planned)
             piece.error = None if found is None else type(found)(*found.args)

@@ -73,7 +73,7 @@ class KafkaSource(KafkaSourceOptions, ConfirmsTopics, OpensMany, ReadsLargeRecor
     def open_together(cls, sources: Mapping[str, Self]) -> dict[str, SourceSession | DataflowError]:
         from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
-        return KafkaSourceSession.opened(sources)
+        return KafkaSourceSession.open_many(sources)
 
     @override
     def confirm(self, identity: str) -> None:

@@ -26,7 +26,7 @@ class StartOffsets:
     def __init__(self, source: KafkaSourceOptions, broker: Broker, losses: LossCheck) -> None:
         self._source, self._broker, self._losses = source, broker, losses
 
-    def declared(self, topic: Topic, begin: Begin) -> Offsets:
+    def declared_offsets(self, topic: Topic, begin: Begin) -> Offsets:
         """The declared offsets; a partition without one begins where the group is.
 
         Raises PermanentError for an offset that the topic does not have.
@@ -36,9 +36,9 @@ class StartOffsets:
         name = self._source.topic
         if wrong := foreign(name, given, lows) or beyond(name, given, highs):
             raise PermanentError(f"{wrong}; correct the offsets at which the flow begins")
-        return self.adopted(topic) | given
+        return self.adopt(topic) | given
 
-    def adopted(self, topic: Topic) -> Offsets:
+    def adopt(self, topic: Topic) -> Offsets:
         """Returns where the group is, unless this program has put it there; else the earliest."""
         stored = self._of_group(topic)  # before the ends: the group may go on meanwhile
         lows, highs = self.lows_and_highs(topic)
@@ -72,7 +72,7 @@ class StartOffsets:
 
     def _of_group(self, topic: Topic) -> Offsets:
         """Asks what another program has committed for the group."""
-        stored = self._broker.committed(self._source.consumer_group, topic)
+        stored = self._broker.committed_offsets(self._source.consumer_group, topic)
         return {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
 
     def _there(self, stored: Offsets, lows: Offsets, highs: Offsets) -> Offsets:

@@ -57,19 +57,19 @@ def report(
     """
     begins = f"flow {flow}: topic {source.topic} begins at"
     if stored:
-        log.warning("%s %s, as stored with the rows of the table", begins, _listed(stored))
+        log.warning("%s %s, as stored with the rows of the table", begins, _list(stored))
     if group:
         log.warning(
             "%s %s, as committed by the consumer group %s: the rows of the table may be ahead of "
             "it, and would be stored twice; look at the newest rows before you rely on them",
             begins,
-            _listed(group),
+            _list(group),
             source.consumer_group,
         )
     if earliest := {p: low for p, low in others.items() if p not in group}:
         level = logging.WARNING if stored or group else logging.INFO
-        log.log(level, "%s %s, the earliest: nobody has read these", begins, _listed(earliest))
+        log.log(level, "%s %s, the earliest: nobody has read these", begins, _list(earliest))
 
 
-def _listed(offsets: Offsets) -> str:
+def _list(offsets: Offsets) -> str:
     return ", ".join(f"partition {p} offset {o}" for p, o in sorted(offsets.items()))

@@ -25,7 +25,7 @@ class Busy:
         self.until = time.monotonic() + slot + _CONNECTS * (SLOT_RETRIES in config)
         """Up to that moment it is not quiet, by `time.monotonic`."""
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """A poll has met a temporary error: the next poll may return nothing for that reason."""
         self.until = time.monotonic() + self._again
 

@@ -95,7 +95,7 @@ class Repeats:
             key: (one.seen, one.times) for key, one in known.items() if one.seen is not None
         }
 
-    def dropped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def drop(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The records of a batch that are new."""
         if not self._seen:
             return batch

@@ -113,7 +113,7 @@ class Task:
                 error, jpype.JClass("org.apache.kafka.connect.errors.RetriableException")
             ):
                 raise
-            self._busy.failed()
+            self._busy.note_failure()
             log.warning("task %s: %s; trying again", self.number, sentence(error))
             self._begin_again()
             self._stopped.wait(_RETRY)
@@ -144,7 +144,7 @@ class Task:
         self._rested = records is None or records.isEmpty()
         if self._rested:
             return
-        batch = self._repeats.dropped(unpack(bytes(self._helper.pack(records))))
+        batch = self._repeats.drop(unpack(bytes(self._helper.pack(records))))
         with self._lock:
             if not self._batches:
                 self._since, self._patience = time.monotonic(), _WITHOUT_ROWS

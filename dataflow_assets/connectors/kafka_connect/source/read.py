@@ -17,7 +17,7 @@ from dataflow_assets.connectors.kafka_connect.spool import Spool, has_schemas, i
 from dataflow_assets.contracts import REFUSED_ROW, PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.place import constant, named
+from dataflow_assets.sdk.place import constant, with_place
 
 _ROWS = 10_000  # of one batch
 _NULL = msgspec.Raw(b"null")
@@ -103,7 +103,7 @@ def _batch(
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     if _has_refused(rows):
         batch = batch.append_column(pa.field(REFUSED_ROW, pa.string()), rows.column("refused"))
-    return named(batch, {"part": constant(str(part.number), rows.num_rows), "row": numbers})
+    return with_place(batch, {"part": constant(str(part.number), rows.num_rows), "row": numbers})
 
 
 def _body(topic: str | None, key: str | None, value: bytes | None) -> bytes:

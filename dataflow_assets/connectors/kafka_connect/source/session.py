@@ -27,12 +27,12 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
+    fold_parts,
 )
 from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, ReplansParts
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.durable_files import sync
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.spark import jars
 
 CONNECT = "connect"  # the one partition
@@ -56,7 +56,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
     @override
     def begin_after(self, positions: Sequence[Positions]) -> None:
-        texts = (text for one in positions for text in (one.get(CONNECT), folded(one, CONNECT)))
+        texts = (text for one in positions for text in (one.get(CONNECT), fold_parts(one, CONNECT)))
         self._furthest = max((ConnectPosition.parse(text).part for text in texts), default=0)
 
     @property
@@ -110,7 +110,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         start = ConnectPosition.parse(after.get(CONNECT))
         stop = ConnectPosition.parse(until[CONNECT]) if until else None
-        with translated(f"running {self._source.title}"):
+        with translate_errors(f"running {self._source.title}"):
             spool = self._start_host(start, limit).spool()
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
@@ -136,7 +136,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             order = order_of(
                 self._source, framework, limit, spool_id=start.spool, position=furthest
             )
-            self._host = HostProcess(order, self._source.hidden)
+            self._host = HostProcess(order, self._source.hidden_values)
         return self._host
 
     def _next(self, start: ConnectPosition, stop: ConnectPosition | None) -> list[Part]:
@@ -190,7 +190,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
     @override
     def fold(self, positions: Positions) -> Positions:
         known = ConnectPosition.parse(positions.get(CONNECT))
-        return _positions(known.then(ConnectPosition.parse(folded(positions, CONNECT))))
+        return _positions(known.then(ConnectPosition.parse(fold_parts(positions, CONNECT))))
 
     @property
     @override

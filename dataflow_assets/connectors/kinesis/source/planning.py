@@ -146,14 +146,14 @@ class Walk:
         return [one for ahead in self.found for one in ahead.ranges]
 
     @property
-    def moved(self) -> dict[str, ShardPosition]:
+    def moved_positions(self) -> dict[str, ShardPosition]:
         """Returns where shards are read to that have records, or that are finished."""
         return {one.shard.id: one.position for one in self.found if one.records or one.ended}
 
     def stale(self, before: int) -> dict[str, ShardPosition]:
         """Positions of shards that had no records, and of which that was last stored earlier."""
         idle = (one for one in self.found if one.looked and not one.records and not one.ended)
-        return {one.shard.id: one.position for one in idle if 0 < one.start.known < before}
+        return {one.shard.id: one.position for one in idle if 0 < one.start.known_until < before}
 
 
 def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, bound: Bound) -> Ahead:

@@ -44,7 +44,7 @@ class ShardPosition(
         return {"ShardIteratorType": "TRIM_HORIZON"}
 
     @property
-    def known(self) -> int:
+    def known_until(self) -> int:
         """Returns what arrived earlier was read, or is not wanted; 0 where nothing was read yet."""
         return max(self.read, self.begin)
 
@@ -87,7 +87,7 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
         return self.shards.get(shard) or ShardPosition(begin=self.begin or self.visible)
 
     @property
-    def finished(self) -> frozenset[str]:
+    def finished_shards(self) -> frozenset[str]:
         """The shards that are read to their end."""
         return frozenset(name for name, one in self.shards.items() if one.finished)
 

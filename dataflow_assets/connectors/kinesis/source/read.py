@@ -15,7 +15,7 @@ from dataflow_assets.connectors.kinesis.source.planning import Range
 from dataflow_assets.contracts import REFUSED_ROW, PartSlice, Slice, metadata_column
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.place import constant, named
+from dataflow_assets.sdk.place import constant, with_place
 
 _TIME = pa.timestamp("ms", "UTC")
 
@@ -64,7 +64,7 @@ def _batch(
     if any(one.refused for one in records):
         reasons = pa.array([one.refused or None for one in records], pa.string())
         batch = batch.append_column(REFUSED_ROW, reasons)
-    return named(batch, {"shard": constant(shard, len(records)), "record": sequences})
+    return with_place(batch, {"shard": constant(shard, len(records)), "record": sequences})
 
 
 def _envelope(shard: str, record: Record) -> bytes:

@@ -34,7 +34,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
+    fold_parts,
 )
 from dataflow_assets.contracts.capabilities import RenewsParts
 from dataflow_assets.contracts.looking import Peeks
@@ -118,13 +118,13 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
             warn_of_foreign(self._source.title, found)
         stale = walk.stale(now() - self._described.retention // 4)
         parts = [one.text for one in walk.ranges] or [""] * bool(stale)
-        added = StreamPosition({**stale, **walk.moved})
+        added = StreamPosition({**stale, **walk.moved_positions})
         return Span.of_parts(added.text, parts, full=walk.full)
 
     def _start(self, after: Positions) -> StreamPosition:
         start = StreamPosition.parse(after.get(STREAM))
         closed = {one.id: one.closed for one in self._shards}
-        if any(closed.get(name) is not True for name in start.finished) or (
+        if any(closed.get(name) is not True for name in start.finished_shards) or (
             start.shards.keys() - closed.keys()
         ):
             self._shards = self._stream.shards()
@@ -132,7 +132,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def _walk(self, start: StreamPosition, limit: Limit, until: StreamPosition | None) -> Walk:
         """Shards whose parents have nothing more are read in the same walk."""
-        walk, done, finished = Walk(), set[str](), set(start.finished)
+        walk, done, finished = Walk(), set[str](), set(start.finished_shards)
         while todo := [s for s in readable(self._shards, finished) if s.id not in done]:
             for shard, found in self._looks(todo, start, limit, until):
                 walk.found.append(found)
@@ -176,7 +176,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def _describe(self, known: Iterable[ShardPosition]) -> None:
         """A lane has a session open for hours, in which somebody may change the stream."""
-        old = any(0 < one.known < now() - _SHORTEST for one in known if not one.finished)
+        old = any(0 < one.known_until < now() - _SHORTEST for one in known if not one.finished)
         if now() - self._asked < (_AT_RISK if old else _DESCRIBED):
             return
         found = self._stream.describe()
@@ -198,7 +198,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def _is_lost(self, shard: str, position: ShardPosition) -> bool:
         oldest = now() - self._described.retention
-        if position.finished or not position.known or position.known > oldest:
+        if position.finished or not position.known_until or position.known_until > oldest:
             return False
         sequence = position.sequence_number
         if sequence in self._kept:
@@ -210,7 +210,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def _tell_lost(self, shard: str, position: ShardPosition) -> None:
         hours = self._described.retention // 3_600_000
-        at = datetime.fromtimestamp(position.known / 1_000, UTC)
+        at = datetime.fromtimestamp(position.known_until / 1_000, UTC)
         what = (
             f"records of shard {shard} of {self._source.title} may have been removed before they "
             f"were read: the flow has read what arrived before {at:%Y-%m-%dT%H:%M:%SZ}, and the "
@@ -248,7 +248,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
     @override
     def fold(self, positions: Positions) -> Positions:
         found = StreamPosition.parse(positions.get(STREAM))
-        found = found.then(StreamPosition.parse(folded(positions, STREAM)))
+        found = found.then(StreamPosition.parse(fold_parts(positions, STREAM)))
         there = {one.id for one in self._shards}
         return _positions(found.without(found.shards.keys() - there))
 

@@ -38,7 +38,7 @@ def peek(store: Store, target: Target) -> Checkpoint | None:
     store.create()
     with store.transaction() as connection:
         stored = load(connection, target)
-    return stored.shown if stored and stored.known else None
+    return stored.for_readers if stored and stored.is_known else None
 
 
 def other_flows(

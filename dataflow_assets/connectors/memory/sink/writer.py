@@ -34,8 +34,8 @@ from dataflow_assets.contracts import (
     Writer,
     utc_now,
 )
-from dataflow_assets.sdk.branch_state import BranchState, owned
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded, covered
+from dataflow_assets.sdk.branch_state import BranchState, check_owner
+from dataflow_assets.sdk.checkpoint import check_planned, check_recorded, is_covered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 Row = tuple[Any, ...]
@@ -79,7 +79,7 @@ class _MemoryWriter(Writer):
         where = (self._sink.table, self._target.flow, self._piece.partition)
         return (*where, row[OFFSET], row.get(N, 0), row.get(OP, 0), values)
 
-    def _settled(self) -> list[ErrorRecord]:
+    def _settle_rejected(self) -> list[ErrorRecord]:
         """The rejected records to keep beside the table; all others are where they belong."""
         kept: list[ErrorRecord] = []
 
@@ -89,15 +89,15 @@ class _MemoryWriter(Writer):
         settle(self._target, self._piece, self._rejected, keep)
         return kept
 
-    def _checked(self, found: BranchState | None) -> BranchState:
+    def _check_stored(self, found: BranchState | None) -> BranchState:
         ticket, piece, flow = self._ticket, self._piece, self._target.flow
-        stored = owned(flow, found, ticket.epoch, ticket.run, self._sink.address())
+        stored = check_owner(flow, found, ticket.epoch, ticket.run, self._sink.address())
         if isinstance(piece, PartSlice):
             check_recorded(flow, piece, stored.intent)
         check_planned(flow, piece, stored.positions.get(piece.partition))
         return stored
 
-    def _consumed(self, complete: bool) -> Slice | None:
+    def _consumed_slice(self, complete: bool) -> Slice | None:
         """The slice as far as it was read; a part is read as a whole or not at all."""
         if isinstance(self._piece, PartSlice):
             return self._piece if complete else None
@@ -127,9 +127,9 @@ class SpanWriter(_MemoryWriter):
     @override
     def close(self, complete: bool) -> Receipt:
         with Store(self._sink.store).transaction() as connection:
-            self._skip_covered(self._checked(load(connection, self._target)))
-        staged = msgspec.json.encode(Staged(self._rows, self._settled()))
-        consumed = self._consumed(complete)
+            self._skip_covered(self._check_stored(load(connection, self._target)))
+        staged = msgspec.json.encode(Staged(self._rows, self._settle_rejected()))
+        consumed = self._consumed_slice(complete)
         return self._receipt(consumed.upto if consumed else None, (staged.decode(),))
 
 
@@ -138,22 +138,22 @@ class SliceWriter(_MemoryWriter):
 
     @override
     def close(self, complete: bool) -> Receipt:
-        consumed = self._consumed(complete)
-        rejected = self._settled() if consumed else []
+        consumed = self._consumed_slice(complete)
+        rejected = self._settle_rejected() if consumed else []
         with Store(self._sink.store).transaction() as connection:
-            stored = self._checked(load(connection, self._target))
+            stored = self._check_stored(load(connection, self._target))
             position = stored.positions.get(self._piece.partition, self._piece.after)
-            if consumed is None or covered(consumed, position):
+            if consumed is None or is_covered(consumed, position):
                 self.abort()
                 return self._receipt(position)
             self._skip_covered(stored)
             insert(connection, self._sink.table, Staged(self._rows, rejected))
             failpoints.reach("memory.before-commit")
-            move(connection, self._target, lambda _: self._moved(stored, consumed.upto))
+            move(connection, self._target, lambda _: self._move(stored, consumed.upto))
         failpoints.reach("memory.committed")
         return self._receipt(consumed.upto)
 
-    def _moved(self, stored: BranchState, upto: Position) -> BranchState:
+    def _move(self, stored: BranchState, upto: Position) -> BranchState:
         positions = {**stored.positions, self._piece.partition: upto}
         totals = stored.checkpoint.totals + self._receipt(None).totals
         moved = replace(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.memory.options import MemorySourceOptions
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Span
-from dataflow_assets.sdk.place import named
+from dataflow_assets.sdk.place import with_place
 
 MESSAGES = pa.schema([("_at", pa.int64()), ("body", pa.binary()), ("key", pa.binary())])
 DDL = "_at bigint, body binary, key binary"
@@ -34,7 +34,7 @@ def read_rows(source: MemorySourceOptions, low: int, high: int) -> pa.RecordBatc
     rows = Store(source.store).query(_BETWEEN, source.topic, 0, low, high)
     ids = pa.array([id_ for id_, _, _ in rows], pa.int64())
     names = pa.array([(name or b"").decode() for _, name, _ in rows], pa.string())
-    return named(pa.RecordBatch.from_arrays([ids, names], names=["id", "name"]), {"id": ids})
+    return with_place(pa.RecordBatch.from_arrays([ids, names], names=["id", "name"]), {"id": ids})
 
 
 @dataclass(frozen=True)

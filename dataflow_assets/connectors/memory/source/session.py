@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
+    fold_parts,
 )
 from dataflow_assets.contracts.capabilities import ReplansParts
 from dataflow_assets.contracts.looking import Peeks
@@ -141,7 +141,7 @@ class MemoryPartSession(_StoreSession, Peeks, ReplansParts):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        return {"table": folded(positions, "table") or "0"}
+        return {"table": fold_parts(positions, "table") or "0"}
 
 
 def _borders(low: int, high: int, step: int) -> Sequence[str]:

@@ -105,7 +105,7 @@ def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
     if any(one.any() for one in unknown):
         bits = np.stack(unknown, axis=1)
         columns.append(Fitted(pa.field(ABSENT, pa.binary()), _masks(bits)))
-        unlogged = bits & ~found.deleted[:, None]  # of a deleted row the key is enough
+        unlogged = bits & ~found.is_deleted[:, None]  # of a deleted row the key is enough
         if unlogged.any():
             columns.append(Fitted(UNLOGGED, _reasons(layout, unlogged)))
     return batch_of(columns)

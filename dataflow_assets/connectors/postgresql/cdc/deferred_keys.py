@@ -50,7 +50,7 @@ def states(layout: Layout, found: Changes, of: Ints) -> Bools:
     """
     old, rows, keys = _digests(layout, found)
     kept = np.ones(len(found), np.bool_)
-    deleted, last, known = found.deleted.tolist(), -1, dict[int, _Key]()
+    deleted, last, known = found.is_deleted.tolist(), -1, dict[int, _Key]()
     for at, number in enumerate(of.tolist()):
         if number != last:
             last, known = number, {}

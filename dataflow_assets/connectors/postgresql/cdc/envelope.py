@@ -24,7 +24,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.formats.rows import objects, unfit_values
 from dataflow_assets.sdk.free_names import free_stem
-from dataflow_assets.sdk.place import constant, named
+from dataflow_assets.sdk.place import constant, with_place
 
 PAYLOAD = Kind.JSON.field("payload")
 UNLOGGED = pa.field(reserved("unlogged"), pa.string(), metadata={Note.LACKS: b"1"})
@@ -88,7 +88,7 @@ def delivery(
     for column, array in _metadata(records, wanted, id_column):
         batch = batch.append_column(column, array)
     place = _place(records)
-    return named(batch, place) if place else batch
+    return with_place(batch, place) if place else batch
 
 
 def empty(layout: Layout, *, debezium: bool) -> pa.RecordBatch:
@@ -108,7 +108,7 @@ def truncation(
     for column, array in _metadata(records, wanted, ""):
         is_operation = column.name == OPERATION.name
         batch = batch.append_column(column, pa.array(["truncate"]) if is_operation else array)
-    return named(batch, _place(records))
+    return with_place(batch, _place(records))
 
 
 def operations(codes: pa.Array) -> pa.Array:

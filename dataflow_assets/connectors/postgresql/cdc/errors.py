@@ -10,7 +10,7 @@ from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 _REPLICATION = re.compile("replication slots|replication role|wal ?sender", re.IGNORECASE)
 AGAIN = "dataflow run --from earliest --table truncate"
@@ -73,7 +73,7 @@ def explain_errors(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
         TransientError, PermanentError.
     """
     doing = f"{what}: {source.title}"
-    with translated(doing):
+    with translate_errors(doing):
         try:
             yield
         except Failure as failure:

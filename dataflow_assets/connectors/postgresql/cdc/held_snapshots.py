@@ -24,7 +24,7 @@ class _Held:
     snapshot: Snapshot
     expiry: threading.Timer | None = None
 
-    def used(self) -> None:
+    def stop_expiry(self) -> None:
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None
@@ -42,7 +42,7 @@ class HeldSnapshots:
         with self._lock:
             held = self._held.get(_own(key))
             if held is not None:
-                held.used()
+                held.stop_expiry()
         if held is None:
             return None
         if held.snapshot.alive:
@@ -56,7 +56,7 @@ class HeldSnapshots:
         with self._lock:
             self._held[_own(key)] = _Held(snapshot)
 
-    def unused(self, key: Key) -> None:
+    def start_expiry(self, key: Key) -> None:
         """Nobody uses it right now: if that stays so, it is let go."""
         with self._lock:
             held = self._held.get(_own(key))
@@ -70,7 +70,7 @@ class HeldSnapshots:
         with self._lock:
             held = self._held.pop(_own(key), None)
         if held is not None:
-            held.used()
+            held.stop_expiry()
             held.snapshot.close()
 
     def _expire(self, key: Key, held: _Held) -> None:

@@ -58,7 +58,7 @@ class IdleLog:
         """
         return time.monotonic() < self._rested
 
-    def planned(self, after: Lsn) -> None:
+    def note_plan(self, after: Lsn) -> None:
         """A span was planned from there: who asks for news asks for what lies behind."""
         self._after = after
 
@@ -93,7 +93,7 @@ class IdleLog:
         proven = min(_MOST_PROVEN, 2 * self._dense.proven + 1) if near else 0
         return proven, proven
 
-    def moved(self) -> None:
+    def note_move(self) -> None:
         """The position moves on over log without changes now."""
         self._moved = time.monotonic()
 
@@ -109,7 +109,7 @@ class IdleLog:
             after = self._after
         if self.is_long(after, end):
             return True  # the plan looks: whoever asks here asks for other flows too
-        return not self.rests and self.seen(after, end).first is not None
+        return not self.rests and self.first_change(after, end).first is not None
 
     def is_long(self, after: Lsn, end: Lsn) -> bool:
         """Returns whether so much log is a reason to move on, with changes or without."""
@@ -118,7 +118,7 @@ class IdleLog:
         size = end.value - after.value
         return size > LOOK_BYTES or (due and size >= IDLE_BYTES)
 
-    def seen(self, after: Lsn, end: Lsn) -> Seen:
+    def first_change(self, after: Lsn, end: Lsn) -> Seen:
         """The first change between two places; what is known is not asked again.
 
         Who asks for news is followed by who plans, and a look at a transaction of gigabytes takes
@@ -134,7 +134,7 @@ class IdleLog:
             return known
         return self._look(low if begin is high else after, begin, end, most=1)
 
-    def counted(self, after: Lsn, end: Lsn, most: int) -> Seen:
+    def count_changes(self, after: Lsn, end: Lsn, most: int) -> Seen:
         """Changes between two places, up to so many; what was looked through is not counted again.
 
         While a look rests, what was logged since is taken for log without changes: the next look

@@ -62,7 +62,7 @@ def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
     if end.value <= at.value:
         return Seen(0)
     looked = Lsn(min(end.value, at.value + LOOK_BYTES))
-    found = idle.counted(at, looked, _COUNTED)
+    found = idle.count_changes(at, looked, _COUNTED)
     return found if looked.value == end.value else replace(found, upto=found.upto or looked)
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.reader import HEADER
 from dataflow_assets.connectors.postgresql.cdc.text_values import fit_column
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
 from dataflow_assets.connectors.postgresql.source.fitted import Fitted
-from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
+from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed_columns
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.contracts import Note
 
@@ -93,7 +93,7 @@ class Layout:
 
     @property
     def sql(self) -> str:
-        return qualified(*self.place)
+        return qualified_name(*self.place)
 
     @property
     def read(self) -> tuple[LoggedColumn, ...]:
@@ -112,7 +112,7 @@ def current_layout(
 
     Called inside tasks for a part of a snapshot, and where a span has no row to tell the columns.
     """
-    columns = typed(link, link.execute(_COLUMNS, oid, list(names)))
+    columns = typed_columns(link, link.execute(_COLUMNS, oid, list(names)))
     key = tuple(name for name, _ in link.execute(_KEY, oid))
     found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
     return Layout(place, found, key, _read_columns(source, [one.name for one in columns]))
@@ -157,7 +157,7 @@ class Announcement:
         logged = [name for name, *_ in self.columns]
         depths = _dimensions(ever, logged, now)
         rows = [(n, kind, mod, False, depths.get(n, 0)) for n, kind, mod, _ in self.columns]
-        types: tuple[SourceColumn, ...] = typed(link, rows)
+        types: tuple[SourceColumn, ...] = typed_columns(link, rows)
         columns = tuple(
             LoggedColumn(one.name, one.type, identifies, filled.get(one.name))
             for one, (*_, identifies) in zip(types, self.columns, strict=True)

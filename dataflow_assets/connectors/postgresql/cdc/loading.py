@@ -69,7 +69,7 @@ class Loading:
     def tables_of(self, names: Collection[str]) -> list[tables.Table]:
         return [table for table in self.tables if table.name in names]
 
-    def reached(self, lsn: Lsn) -> Reached:
+    def position_at(self, lsn: Lsn) -> Reached:
         """All tables are followed from a place on, where they were as they are known."""
         return Reached(lsn, self.names, keys=self.keys, marks=self._watch.marks(self.names))
 
@@ -87,24 +87,24 @@ class Loading:
         """Another branch may have its turn now."""
         self._renewed = set()
 
-    def held(self) -> Snapshot | None:
+    def held_snapshot(self) -> Snapshot | None:
         """The snapshot of an earlier plan, or of an earlier attempt in this process."""
         found = HELD.get(self._key)
         self._used = self._used or found is not None
         return found
 
-    def begun(self) -> Snapshot:
+    def begin(self) -> Snapshot:
         found = Snapshot(self._source, self.tables)
         HELD.put(self._key, found)
         self._used, self._renewed = True, set()
         # A partition may have come since they were looked at, before they were locked.
-        self.tables, self.keys = found.found(self._source)
+        self.tables, self.keys = found.tables_and_keys(self._source)
         return found
 
-    def unused(self) -> None:
+    def let_go(self) -> None:
         """Nobody needs a snapshot right now: it is let go unless somebody does soon."""
         if self._used:
-            HELD.unused(self._key)
+            HELD.start_expiry(self._key)
 
     @property
     def holds(self) -> bool:
@@ -119,7 +119,7 @@ class Loading:
 
     def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
         """The rows of these tables, in parts as a sink records them."""
-        each = len(dump(self.reached(snapshot.lsn))) + PART_BYTES
+        each = len(dump(self.position_at(snapshot.lsn))) + PART_BYTES
         most = max(1, min(MOST_PARTS, RECORDED_BYTES // each))
         parts = snapshot.parts(self.tables_of(names), limit, self._block, most)
         return [dump_part(part) for part in parts]
@@ -156,7 +156,7 @@ class Loading:
         if isinstance(part, StreamPart) or self._holds(part):
             return self.smaller(piece, limit)
         with explain_errors(self._source, "planning"):
-            snapshot = self.held() or self.begun()
+            snapshot = self.held_snapshot() or self.begin()
         if part.table in self._renewed:
             return ()
         self._renewed.add(part.table)
@@ -164,7 +164,7 @@ class Loading:
 
     def _holds(self, part: SnapshotPart) -> bool:
         """A server that was restarted gives the same names again."""
-        held = self.held()
+        held = self.held_snapshot()
         return held is not None and (held.name, str(held.lsn)) == (part.snapshot, part.lsn)
 
     def _outdated_snapshot(self, part: SnapshotPart) -> Outdated:

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.contracts import Address, Source, SourceTraits
 from dataflow_assets.contracts.declared import ChoosesColumns
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import ColumnName, Database, joined, slugify, split
+from dataflow_assets.sdk.database import ColumnName, Database, join, slugify, split
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition
 
@@ -94,7 +94,7 @@ class PostgresqlCdcOptions(Database, Source, ChoosesColumns):
         places = [place_of(table) for table in value]
         for place in places:
             if not place[1] or places.count(place) > 1:
-                raise ValueError(f"names {joined(*place) or 'nothing'} twice or not at all")
+                raise ValueError(f"names {join(*place) or 'nothing'} twice or not at all")
         return value
 
     @override

@@ -80,7 +80,7 @@ class Planning:
             self._warn_of_columns()
         waiting = self._loading.waiting(at)
         if at is not None and not waiting:
-            self._loading.unused()
+            self._loading.let_go()
         with explain_errors(self._source, "planning"):
             with (
                 giving_way(self._source, self._flow),
@@ -129,7 +129,7 @@ class Planning:
             )
 
     def _warn_of_keys(self, at: Reached) -> None:
-        for name in self._keys.changed(at.keys):
+        for name in self._keys.changed_tables(at.keys):
             log.warning(
                 "flow %s: the primary key of table %s has become other columns: updates that were "
                 "not read by then are read as a deletion and an insert each",
@@ -137,7 +137,7 @@ class Planning:
                 name,
             )
 
-    def made(self, link: TextLink) -> Slot:
+    def make_slot(self, link: TextLink) -> Slot:
         """Publication and slot for a flow that begins at a place of the log; made where missing.
 
         What the slot keeps must have been published: a slot that is older than its publication is
@@ -176,7 +176,7 @@ class Planning:
     def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
         """The log up to its end, or to where the run ends."""
         bound = None if until is None else stored_position(until)
-        known = self.made(link) if at is None else self._check(link, at)
+        known = self.make_slot(link) if at is None else self._check(link, at)
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
@@ -194,7 +194,7 @@ class Planning:
         The changes of the others are read up to that place before, so that all tables go on from
         there; far behind the end of the log, no snapshot is held for that yet.
         """
-        snapshot = self._loading.held()
+        snapshot = self._loading.held_snapshot()
         self.look_at_keys(link)
         if at is None:
             self._make_for_load(link)
@@ -209,12 +209,12 @@ class Planning:
                 first = self._before_load = self._before_load or end
                 if first.value - at.lsn.value > _bytes(limit):
                     return _Ahead(at, first)
-        snapshot, self._before_load = snapshot or self._loading.begun(), None
+        snapshot, self._before_load = snapshot or self._loading.begin(), None
         self._loading.is_owed = at is not None and at.lsn.value < snapshot.lsn.value
         if at is not None and self._loading.is_owed:
             return _Ahead(at, snapshot.lsn)
         self._warn_of_generated(link, waiting)
-        reached = self._loading.reached(snapshot.lsn)
+        reached = self._loading.position_at(snapshot.lsn)
         parts = self._loading.parts(snapshot, waiting, limit)
         if not parts:  # partitioned tables without a partition
             return self._stretch(reached, snapshot.lsn, snapshot.lsn)
@@ -224,18 +224,18 @@ class Planning:
         """The next stretch of the log; nothing where it has no changes and need not move on."""
         at, end, moves = ahead.at, ahead.end, ahead.moves
         begin = at.lsn
-        self._idle.planned(begin)
+        self._idle.note_plan(begin)
         if begin.value >= end.value:
             return self._stretch(at, begin, begin) if moves else Span(())
         moves = moves or self._idle.is_long(begin, end)
         if self._idle.rests and not moves:
             return Span(())
         looked = Lsn(min(end.value, begin.value + idle_log.LOOK_BYTES))
-        found = self._idle.seen(begin, looked)
+        found = self._idle.first_change(begin, looked)
         if found.first is None:
             if looked.value == end.value and not moves:
                 return Span(())
-            self._idle.moved()
+            self._idle.note_move()
             return self._stretch(replace(at, lsn=looked), looked, end)
         size = max(1, _bytes(limit))
         bounds = self._idle.bounds(begin, found.first, size, limit.stretches, end)

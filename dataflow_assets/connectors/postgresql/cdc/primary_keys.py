@@ -65,7 +65,7 @@ class SeenKeys:
             return before
         return self._used[1]
 
-    def changed(self, before: Keys) -> Iterator[str]:
+    def changed_tables(self, before: Keys) -> Iterator[str]:
         """Tables whose key is another one than was stored, each once."""
         _, keys = self._seen or (None, {})
         for name in before.keys() & keys.keys() - self._told:

@@ -113,8 +113,8 @@ class PostgresqlCdcSession(
                 "Choose earliest, which loads the tables again, or latest"
             )
         with explain_errors(self._source, "opening"), lent_to_source(self._source.dsn()) as link:
-            self._planning.made(link)
-            return {PARTITION: dump(self._loading.reached(slot.end_of_log(link)))}
+            self._planning.make_slot(link)
+            return {PARTITION: dump(self._loading.position_at(slot.end_of_log(link)))}
 
     @override
     def end(self) -> Positions:
@@ -240,4 +240,4 @@ class PostgresqlCdcSession(
 
     @override
     def close(self) -> None:
-        self._loading.unused()
+        self._loading.let_go()

@@ -27,11 +27,11 @@ from dataflow_assets.connectors.postgresql.cdc.publication import Published
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
 from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Table
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.source.decode_copy import Decoder
-from dataflow_assets.connectors.postgresql.source.read import copied
-from dataflow_assets.connectors.postgresql.source.types import selected as expression
+from dataflow_assets.connectors.postgresql.source.read import copy_batches
+from dataflow_assets.connectors.postgresql.source.types import select_expression as expression
 from dataflow_assets.contracts import INSERT, OP, Limit
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
@@ -77,8 +77,8 @@ def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> Non
         locking.execute(_ALL_ROWS)
         locking.execute(f"LOCK TABLE {_list(wanted)} IN ACCESS SHARE MODE")
         for leaf, query in _empty_reads(locking, source):
-            locking.execute(_LOCK_LEAF.format(qualified(*leaf.place)))
-            list(locking.copied(query))
+            locking.execute(_LOCK_LEAF.format(qualified_name(*leaf.place)))
+            list(locking.copy_out(query))
 
 
 def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple[Leaf, str]]:
@@ -117,7 +117,7 @@ class Snapshot:
             return False
         return True
 
-    def found(self, source: PostgresqlCdcOptions) -> tuple[list[Table], Keys]:
+    def tables_and_keys(self, source: PostgresqlCdcOptions) -> tuple[list[Table], Keys]:
         """The tables of the manifest as the snapshot has them, with their partitions and keys.
 
         Its own connection is asked, which has the locks: another one would wait behind whoever
@@ -214,7 +214,7 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         query = _query(leaf[0], _blocks(part), published, columns)
         link.execute(_BORDERS, f"({part.low},0)", f"({part.high},0)")
         transactions = [Transaction(part.lsn)]
-        for batch in copied(link, decoder, query):
+        for batch in copy_batches(link, decoder, query):
             rows = batch.append_column(
                 pa.field(OP, pa.int8()), pa.array(np.full(batch.num_rows, INSERT, np.int8))
             )
@@ -245,7 +245,7 @@ def _import(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
     link.execute(_PATIENT)
     link.execute(_BEGIN)
     link.execute(_ALL_ROWS)
-    link.execute(_LOCK_LEAF.format(qualified(*leaf)))
+    link.execute(_LOCK_LEAF.format(qualified_name(*leaf)))
     if part.snapshot == NOW:
         return
     try:
@@ -271,5 +271,5 @@ def _query(
     listed = ", ".join(expression(quote(c.name), c.type) for c in columns)
     where += f" AND ({published.row_filter})" if published.row_filter else ""
     # S608: names are quoted, the filter is the server's own text
-    rows = f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608
+    rows = f"SELECT {listed} FROM ONLY {qualified_name(*leaf)} WHERE {where}"  # noqa: S608
     return f"COPY ({rows}) TO STDOUT (FORMAT binary)"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
 from dataflow_assets.errors import PermanentError
 
 _TABLES = """
@@ -74,7 +74,7 @@ class Table:
 
     @property
     def sql(self) -> str:
-        return qualified(*self.place)
+        return qualified_name(*self.place)
 
 
 def tables(link: TextLink, source: PostgresqlCdcOptions) -> list[Table]:
@@ -111,7 +111,7 @@ def _check_logged(leaf: Leaf) -> None:
     if not leaf.is_logged:
         raise PermanentError(
             f"table {'.'.join(leaf.place)} cannot be followed: it is UNLOGGED, so the log has no "
-            f"change of it. Run ALTER TABLE {qualified(*leaf.place)} SET LOGGED; what changed "
+            f"change of it. Run ALTER TABLE {qualified_name(*leaf.place)} SET LOGGED; what changed "
             f"meanwhile is missing, so load the tables again after that: {AGAIN}"
         )
 
@@ -125,7 +125,7 @@ def _check_identity(leaf: Leaf) -> None:
         "i": "the index of its replica identity was dropped",
         "n": "its replica identity is NOTHING",
     }[leaf.identity]
-    name = qualified(*leaf.place)
+    name = qualified_name(*leaf.place)
     raise PermanentError(
         f"table {'.'.join(leaf.place)} cannot be followed: {why}, so its log does not say which "
         f"rows are changed. Run: ALTER TABLE {name} REPLICA IDENTITY FULL, or give it a primary key"
@@ -140,7 +140,7 @@ def _check_same_identity(table: Table, identity: str, leaf: Leaf) -> None:
     if leaf.identity == identity:
         return
     named = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "USING INDEX"}
-    other = table.sql if leaf.identity == "f" else qualified(*leaf.place)
+    other = table.sql if leaf.identity == "f" else qualified_name(*leaf.place)
     raise PermanentError(
         f"table {table.name} cannot be followed: its replica identity is {named[identity]}, and "
         f"that of its partition {'.'.join(leaf.place)} is {named[leaf.identity]}, so its log would "

@@ -100,7 +100,7 @@ class Changes:
         self.__dict__.pop("operations", None)
 
     @property
-    def deleted(self) -> Bools:
+    def is_deleted(self) -> Bools:
         """Returns whether a row is gone from its key."""
         return ~self._is_new
 

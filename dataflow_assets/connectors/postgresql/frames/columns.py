@@ -15,7 +15,7 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.connectors.postgresql.types import ARROW
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.decimals import read_decimals
-from dataflow_assets.sdk.table_frames import chosen
+from dataflow_assets.sdk.table_frames import choose
 
 _COLUMNS = f"""
 SELECT attname, {table.TYPE_NAME}, atttypmod FROM pg_attribute
@@ -38,7 +38,7 @@ class FrameColumn:
     type: pa.DataType
     final: pa.DataType
 
-    def finished(self, values: pa.Array, place: FrameTable) -> pa.Array:
+    def finish(self, values: pa.Array, place: FrameTable) -> pa.Array:
         """The frame's values. Raises PermanentError for one that its type cannot hold."""
         if self.final == values.type:
             return values
@@ -71,7 +71,9 @@ def _overflows(value: str | None, kind: pa.DataType) -> bool:
     return False
 
 
-def refused(error: pa.ArrowInvalid, columns: Sequence[FrameColumn], place: FrameTable) -> Exception:
+def refusal_of(
+    error: pa.ArrowInvalid, columns: Sequence[FrameColumn], place: FrameTable
+) -> Exception:
     """Returns what Arrow's reader could not take, by the column's name; another error as it is."""
     match = _REFUSED.search(str(error))
     number = int(match[1]) if match else len(columns)
@@ -87,7 +89,7 @@ def read_columns(
         raise PermanentError(f"{place.name} does not exist, so there is nothing to read")
     known = {column.name: column for column in found}
     kinds = {column.name: column.kind for column in found}
-    return [known[name] for name in chosen(place.name, names, known)], kinds
+    return [known[name] for name in choose(place.name, names, known)], kinds
 
 
 def column_kinds(link: TextLink, place: FrameTable) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import qualified
+from dataflow_assets.connectors.postgresql.client import qualified_name
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.sdk.table_frames import several_of_one_key
 
@@ -25,7 +25,7 @@ class FrameTable:
 
     @property
     def name(self) -> str:
-        return qualified(self.schema, self.table)
+        return qualified_name(self.schema, self.table)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.frames.columns import (
     FrameColumn,
     read_columns,
-    refused,
+    refusal_of,
 )
 from dataflow_assets.connectors.postgresql.frames.conditions import condition
 from dataflow_assets.connectors.postgresql.frames.frame_table import (
@@ -54,12 +54,12 @@ def read(
         only = condition(partitions, place.name, kinds) if partitions else ""
         ranges = _ranges(*_blocks(link, place))
     # Also where there is one range: a lazy frame may be read more than once.
-    reader = _Reader(place, tuple(columns), tuple(ranges), only, _exported(place, held))
+    reader = _Reader(place, tuple(columns), tuple(ranges), only, _export(place, held))
     schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
 
 
-def _exported(place: FrameTable, held: ExitStack) -> str:
+def _export(place: FrameTable, held: ExitStack) -> str:
     """The name of a snapshot of now; later changes do not show in it."""
     conninfo = dsn.conninfo(place.connection, APPLICATION)
     link = held.enter_context(closing(psycopg.connect(conninfo, autocommit=True)))
@@ -109,22 +109,22 @@ class _Reader:
             link.execute("SET statement_timeout = 0")  # who reads may take its time
             link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             link.execute(snapshot)
-            messages = link.copied(f"COPY ({rows}) TO STDOUT (FORMAT csv)")
-            for lines in _gathered(messages):
-                yield from self._parsed(lines)
+            messages = link.copy_out(f"COPY ({rows}) TO STDOUT (FORMAT csv)")
+            for lines in _gather(messages):
+                yield from self._parse(lines)
 
-    def _parsed(self, lines: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    def _parse(self, lines: pa.Buffer) -> Iterator[pa.RecordBatch]:
         try:
             table = _read_csv(lines, [column.type for column in self.columns])
             for batch in table.to_batches():
                 pairs = zip(self.columns, batch.columns, strict=True)
-                arrays = [column.finished(values, self.place) for column, values in pairs]
+                arrays = [column.finish(values, self.place) for column, values in pairs]
                 yield pa.RecordBatch.from_arrays(arrays, names=[c.name for c in self.columns])
         except pa.ArrowInvalid as error:
-            raise refused(error, self.columns, self.place) from None
+            raise refusal_of(error, self.columns, self.place) from None
 
 
-def _gathered(messages: Iterable[memoryview]) -> Iterator[pa.Buffer]:
+def _gather(messages: Iterable[memoryview]) -> Iterator[pa.Buffer]:
     """Some megabytes of whole rows at a time: of COPY each message is a row, however large."""
     lines = bytearray()
     for message in messages:

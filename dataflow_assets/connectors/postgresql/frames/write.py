@@ -161,7 +161,7 @@ class _Move:
 
     def check(self, link: TextLink, attempts: list[str], partitions: Partitions | None) -> None:
         """Raises PermanentError for rows that the target would change, or that are of others."""
-        staged = StagedValues(link, self.place.name, self._staged, attempts)
+        staged = StagedValues(link, self.place.name, self._from_stage, attempts)
         staged.refuse_changes(self.types)
         if partitions is not None:
             names = partitions.columns
@@ -173,16 +173,18 @@ class _Move:
     ) -> list[tuple[object, ...]]:
         """One row of the frame of which the condition is true, if there is any."""
         listed = ", ".join(f"{quote(name)}::text" for name in names)
-        return link.execute(f"SELECT {listed} {self._staged} AND ({condition}) LIMIT 1", attempts)
+        return link.execute(
+            f"SELECT {listed} {self._from_stage} AND ({condition}) LIMIT 1", attempts
+        )
 
     @property
-    def _staged(self) -> str:
+    def _from_stage(self) -> str:
         return f"FROM {self.stage.name} WHERE {quote(attempt_column(self.types))} = ANY($1)"
 
     def run(self, link: TextLink, attempts: list[str]) -> None:
         names = ", ".join(map(quote, self.types))
         # S608: every name is quoted
-        insert = f"INSERT INTO {self.place.name} ({names}) SELECT {names} {self._staged}"
+        insert = f"INSERT INTO {self.place.name} ({names}) SELECT {names} {self._from_stage}"
         conflict = _on_conflict(self.types, self.key) if self.mode == "upsert" else ""
         link.execute("BEGIN")
         if self.mode == "overwrite":

@@ -32,7 +32,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table.rejected import (
     ErrorTable,
     RejectedRows,
@@ -79,7 +79,7 @@ class PostgresqlErrorRows(RejectedRows):
 
     @override
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
-        self.link.execute(self._layout().replayed(), json.dumps(names))
+        self.link.execute(self._layout().mark_replayed(), json.dumps(names))
 
     def _insert(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
         self.link.execute("SAVEPOINT dataflow_errors")
@@ -140,14 +140,16 @@ class PostgresqlErrors(ErrorTable):
 
     def join(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         """Stores them in the transaction that the link is in."""
-        with translated(f"cannot store rejected records in the error sink {self._sink.address()}"):
+        with translate_errors(
+            f"cannot store rejected records in the error sink {self._sink.address()}"
+        ):
             PostgresqlErrorRows(link, self._sink).append([error_row(one) for one in records])
 
 
 @contextmanager
 def _open(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlErrorRows]:
     with (
-        translated(f"cannot {what} the error sink {sink.address()}"),
+        translate_errors(f"cannot {what} the error sink {sink.address()}"),
         transaction(sink.dsn(), "dataflow-errors") as link,
     ):
         yield PostgresqlErrorRows(link, sink)

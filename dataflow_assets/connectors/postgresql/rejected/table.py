@@ -14,10 +14,10 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import Link, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import EntryName
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table.rejected import RejectedRows, RejectedTable, Row
 
 _INSERT = """
@@ -114,5 +114,5 @@ def _open(sink: PostgresqlSinkOptions, what: str) -> Iterator[PostgresqlRejected
     """In autocommit: each statement is whole by itself."""
     schema, _ = sink.place()
     where = f"{checkpoint_tables.statements(schema)['r']} beside {sink.address()}"
-    with translated(f"cannot {what} {where}"), lent(sink.dsn()) as link:
+    with translate_errors(f"cannot {what} {where}"), lend(sink.dsn()) as link:
         yield PostgresqlRejected(link, schema)

@@ -11,7 +11,7 @@ from functools import cache
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.sink.encode_texts import written
+from dataflow_assets.connectors.postgresql.sink.encode_texts import text_values
 from dataflow_assets.connectors.postgresql.table.column import DELIMITER, TYPE
 from dataflow_assets.contracts import Kind, kind_of
 
@@ -50,10 +50,10 @@ def check_literal(text: str, element: pa.Field, name: str) -> None:
     """
     form = _NUMBER if kind_of(element) == Kind.NUMERIC else _FORMS.get(str(element.type))
     pieces = _tokens(delimiter(element)).finditer(_BOUNDS.sub("", text, 1))
-    tokens = [_unescaped(*found.groups()) for found in pieces]
+    tokens = [_unescape(*found.groups()) for found in pieces]
     values = [token for token in tokens if token is not None]
     if form is None:
-        written(pa.array(values, pa.string()), element.with_name(name))
+        text_values(pa.array(values, pa.string()), element.with_name(name))
         return
     pattern = re.compile(form, re.IGNORECASE | re.ASCII)
     wrong = next((value for value in values if not pattern.fullmatch(value)), None)
@@ -68,7 +68,7 @@ def _tokens(between: str) -> re.Pattern[str]:
     return re.compile(rf'"((?:[^"\\]|\\.)*)"|([^{{}}{re.escape(between)}"]+)', re.DOTALL)
 
 
-def _unescaped(quoted: str | None, bare: str | None) -> str | None:
+def _unescape(quoted: str | None, bare: str | None) -> str | None:
     if quoted is not None:
         return _ESCAPED.sub(r"\1", quoted)
     found = _ESCAPED.sub(r"\1", (bare or "").strip())

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataflow_assets.connectors.postgresql.client import Link, Row
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition, Stored
 from dataflow_assets.contracts import (
@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     Target,
 )
 from dataflow_assets.errors import DataflowError, PermanentError
-from dataflow_assets.sdk.checkpoint import moved
+from dataflow_assets.sdk.checkpoint import checkpoint_moved
 
 _TAKE = """
 INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)
@@ -96,14 +96,14 @@ class BranchCheckpoint:
     def hold(self, identity: str | None) -> None:
         """Locks the branch's row under our epoch and brings it up to date."""
         if not self._execute(_ASSERT, self.epoch, self._target.manifest, identity):
-            raise self._lost()
+            raise self._loss()
 
     def read(self) -> Stored:
         """All of it; raises when another run has the epoch."""
         stored = checkpoint_tables.read(self._link, self._schema, [self._target])
         found = stored.get(self._target.id)
         if found is None or found.head.epoch != self.epoch:
-            raise self._lost()
+            raise self._loss()
         return found
 
     def others(self, identity: str) -> dict[str, str]:
@@ -145,11 +145,11 @@ class BranchCheckpoint:
         found = {row[0]: Partition.of(row[1:]) for row in stepped}
         if missed := [piece for piece in gaps if piece.partition not in found]:
             positions = self.read().state.positions  # raises when another run has the epoch
-            raise moved(self._target.flow, missed[0], positions.get(missed[0].partition))
+            raise checkpoint_moved(self._target.flow, missed[0], positions.get(missed[0].partition))
         return found
 
-    def _lost(self) -> PermanentError:
-        return checkpoint_tables.lost(self._link, self._schema, self._target, self.epoch)
+    def _loss(self) -> PermanentError:
+        return checkpoint_tables.loss(self._link, self._schema, self._target, self.epoch)
 
     def _execute(self, query: str, *parameters: object) -> list[Row]:
         text = query.format(**self._names)
@@ -167,14 +167,14 @@ def peek_together(
     for sink, target in asked:
         schemas[sink.place()[0]].append(target)
     try:
-        with lent(asked[0][0].dsn()) as link:
-            found = {schema: _stored(link, schema, each) for schema, each in schemas.items()}
+        with lend(asked[0][0].dsn()) as link:
+            found = {schema: _read_stored(link, schema, each) for schema, each in schemas.items()}
     except Failure as failure:
         found = dict.fromkeys(schemas, failure)
     return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
 
 
-def _stored(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored] | Failure:
+def _read_stored(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored] | Failure:
     try:
         there = not checkpoint_tables.missing(link, schema)
         return checkpoint_tables.read(link, schema, targets) if there else {}
@@ -188,4 +188,4 @@ def _answer(
     if isinstance(found, Failure):
         return found.error(f"reading the checkpoint of {sink.address()}")
     stored = found.get(target.id)
-    return stored.state.shown if stored and stored.state.known else None
+    return stored.state.for_readers if stored and stored.state.is_known else None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal, delimiter
-from dataflow_assets.connectors.postgresql.sink.encode_texts import written
+from dataflow_assets.connectors.postgresql.sink.encode_texts import text_values
 from dataflow_assets.contracts import Kind, Note, element_of, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array
@@ -55,7 +55,7 @@ def _apart(texts: Sequence[str | None], field: pa.Field) -> list[str | None]:
     groups: dict[int, dict[int, Any]] = {depth: {} for depth in (0, *_USUAL_DEPTHS)}
     for at, text in enumerate(texts):
         if text is not None:
-            depth, cell = _decoded(text, field.metadata[Note.ELEMENT])
+            depth, cell = _decode(text, field.metadata[Note.ELEMENT])
             groups[depth][at] = cell
     for at, text in groups.pop(0).items():
         found[at] = _single(text, field)
@@ -66,7 +66,7 @@ def _apart(texts: Sequence[str | None], field: pa.Field) -> list[str | None]:
     return found
 
 
-def _decoded(text: str, metadata: bytes) -> tuple[int, Any]:
+def _decode(text: str, metadata: bytes) -> tuple[int, Any]:
     """The array with its dimensions; 0 and the text where that is none of the usual ones."""
     for depth in _USUAL_DEPTHS:
         try:
@@ -119,7 +119,7 @@ def _lists(cells: Sequence[Any], element: pa.Field, depth: int) -> pa.Array:
 
 def _items(cells: Sequence[Any], element: pa.Field) -> pa.Array:
     """Decoded elements as they stand in an array."""
-    found = written(array(element, cells), element)
+    found = text_values(array(element, cells), element)
     if pa.types.is_temporal(found.type):
         found = _texts(found)
     if pa.types.is_string(found.type):
@@ -144,7 +144,7 @@ def _single(text: str, field: pa.Field) -> str:
         if text.startswith("["):
             leaves: list[bytes] = []
             shape = _shape(text, leaves, flat=kind_of(element) == Kind.JSON)
-            return _filled(shape, iter(_leaves(leaves, element)), delimiter(element))
+            return _fill(shape, iter(_leaves(leaves, element)), delimiter(element))
         own = _text(text) if text.startswith('"') else text
     except _UNFIT as error:
         reason = error.reason if isinstance(error, RejectedRecord) else str(error)
@@ -194,6 +194,6 @@ def _plain(element: pa.Field) -> Any:
     return kind if kind is msgspec.Raw else kind | None
 
 
-def _filled(shape: Sequence[Any], texts: Any, between: str) -> str:
-    parts = (next(texts) if one is None else _filled(one, texts, between) for one in shape)
+def _fill(shape: Sequence[Any], texts: Any, between: str) -> str:
+    parts = (next(texts) if one is None else _fill(one, texts, between) for one in shape)
     return "{" + between.join(parts) + "}"

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.client import BinaryLink, Link
 from dataflow_assets.connectors.postgresql.sink.encode_arrays import literals
 from dataflow_assets.connectors.postgresql.sink.encode_numerics import numerics
-from dataflow_assets.connectors.postgresql.sink.encode_texts import written
+from dataflow_assets.connectors.postgresql.sink.encode_texts import text_values
 from dataflow_assets.connectors.postgresql.sink.encode_uuids import uuids
-from dataflow_assets.connectors.postgresql.sink.parse_texts import parsed
+from dataflow_assets.connectors.postgresql.sink.parse_texts import parse_values
 from dataflow_assets.connectors.postgresql.table.column import TYPE
 from dataflow_assets.contracts import Note
 
@@ -30,7 +30,7 @@ def copy_rows(
     arrays = [rows.column(field.name) for field in fields]
     plain = [field.with_nullable(True) for field in fields]
     found = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(plain))
-    if isinstance(link, BinaryLink) and (values := parsed(found)) is not None:
+    if isinstance(link, BinaryLink) and (values := parse_values(found)) is not None:
         link.load(*place, binary(values))
     else:
         link.load_text(*place, textual(found))
@@ -44,14 +44,14 @@ def binary(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def textual(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows in PostgreSQL's text formats, as far as CSV would not write them itself."""
-    arrays = [_written(rows.column(i), field) for i, field in enumerate(rows.schema)]
+    arrays = [_write(rows.column(i), field) for i, field in enumerate(rows.schema)]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
 
-def _written(values: pa.Array, field: pa.Field) -> pa.Array:
+def _write(values: pa.Array, field: pa.Field) -> pa.Array:
     if Note.ELEMENT.marks(field):
         return literals(values, field)
-    return written(values, field)
+    return text_values(values, field)
 
 
 def _array(values: pa.Array, field: pa.Field) -> pa.Array:

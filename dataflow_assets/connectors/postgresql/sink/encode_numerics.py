@@ -37,7 +37,7 @@ def numerics(values: pa.Array, name: str) -> pa.Array:
         return found
     texts = values.fill_null("0")
     plain = pc.match_substring_regex(texts, _USUAL)
-    cells = _packed(pc.if_else(plain, texts, "0"), values).to_pylist()
+    cells = _pack(pc.if_else(plain, texts, "0"), values).to_pylist()
     for index in np.flatnonzero(~plain.to_numpy(zero_copy_only=False)).tolist():
         cells[index] = _single(texts[index].as_py(), name)
     return pa.array(cells, pa.binary())
@@ -48,10 +48,10 @@ def usual(values: pa.Array) -> pa.Array | None:
     if values.null_count == len(values):
         return pa.nulls(len(values), pa.binary())
     texts = values.fill_null("0")
-    return _packed(texts, values) if all_have(_USUAL, texts) else None
+    return _pack(texts, values) if all_have(_USUAL, texts) else None
 
 
-def _packed(texts: pa.Array, values: pa.Array) -> pa.Array:
+def _pack(texts: pa.Array, values: pa.Array) -> pa.Array:
     """All in the same width; null where the values are."""
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
@@ -94,7 +94,7 @@ def _single(text: str, name: str) -> bytes:
     except InvalidOperation:  # an exponent beyond all measure
         raise _overflow(name) from None
     assert isinstance(exponent, int)  # noqa: S101 - the pattern has no NaN
-    found = _encoded(sign, "".join(map(str, digits)), exponent)
+    found = _encode(sign, "".join(map(str, digits)), exponent)
     if found is None:
         raise _overflow(name)
     return found
@@ -104,7 +104,7 @@ def _overflow(name: str) -> Failure:
     return Failure("value overflows numeric format", "22003", column=name)
 
 
-def _encoded(sign: int, digits: str, exponent: int) -> bytes | None:
+def _encode(sign: int, digits: str, exponent: int) -> bytes | None:
     """The number's binary form; None when no numeric can hold it."""
     if exponent < -_MOST_SCALE:
         return None

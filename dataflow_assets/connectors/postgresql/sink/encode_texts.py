@@ -24,7 +24,7 @@ _ISO = "no ISO text"
 _BIT = b"bit(1)"
 
 
-def written(values: pa.Array, field: pa.Field) -> pa.Array:
+def text_values(values: pa.Array, field: pa.Field) -> pa.Array:
     """A column that is no array. Raises Failure where a text's meaning would not be its own.
 
     The server reads words such as `now` by its clock, and other dates than ISO's by the settings

@@ -26,7 +26,7 @@ def moments(values: pa.Array) -> pa.Array:
         return values
     texts = pc.if_else(pa.array(odd), None, values).cast(pa.string()).to_pylist()
     for row in np.flatnonzero(odd).tolist():
-        texts[row] = _written(int(numbers[row]), np.iinfo(numbers.dtype), unit)
+        texts[row] = _write(int(numbers[row]), np.iinfo(numbers.dtype), unit)
     return pa.array(texts, pa.string())
 
 
@@ -37,7 +37,7 @@ def _times(values: pa.Array) -> pa.Array:
     return pc.if_else(late, "24:00:00", pc.if_else(late, None, values).cast(pa.string()))
 
 
-def _written(number: int, limits: np.iinfo, unit: int) -> str:
+def _write(number: int, limits: np.iinfo, unit: int) -> str:
     if number in (limits.min, limits.max):
         return "infinity" if number == limits.max else "-infinity"
     days, rest = divmod(number, unit)

@@ -20,7 +20,7 @@ def uuids(values: pa.Array, name: str) -> pa.Array:
     found = canonical(values)
     if found is not None:
         return found
-    return pa.array([_parsed(value, name) for value in values.to_pylist()], pa.binary(16))
+    return pa.array([_parse(value, name) for value in values.to_pylist()], pa.binary(16))
 
 
 def canonical(values: pa.Array) -> pa.Array | None:
@@ -32,7 +32,7 @@ def canonical(values: pa.Array) -> pa.Array | None:
 
 
 def _from_hex(values: pa.Array, text: pa.Array) -> pa.Array:
-    letters = np.frombuffer(_joined(text), dtype=np.uint8).reshape(-1, 36)
+    letters = np.frombuffer(_join(text), dtype=np.uint8).reshape(-1, 36)
     digits = np.delete(letters, _DASHES, axis=1)
     nibbles = np.where(digits >= 97, digits - 87, np.where(digits >= 65, digits - 55, digits - 48))
     packed = (nibbles[:, 0::2] << 4 | nibbles[:, 1::2]).astype(np.uint8)
@@ -46,14 +46,14 @@ def _from_hex(values: pa.Array, text: pa.Array) -> pa.Array:
     return whole.take(places)
 
 
-def _joined(text: pa.Array) -> bytes:
+def _join(text: pa.Array) -> bytes:
     joined: bytes = (
         pc.binary_join(pa.ListArray.from_arrays([0, len(text)], text), "")[0].as_py().encode()
     )
     return joined
 
 
-def _parsed(value: str | None, name: str) -> bytes | None:
+def _parse(value: str | None, name: str) -> bytes | None:
     if value is None:
         return None
     try:

@@ -92,17 +92,17 @@ class Batch:
             rows = self._latest()
             names = tuple(self.rules.schema.names)
             whole = FoldedRows("upsert", names, key_order.sorted_by(rows, self.rules.key))
-            yield self._marked(whole)
+            yield self._mark(whole)
             return
         yield from self._deletes()
-        yield from map(self._marked, self._merged())
+        yield from map(self._mark, self._merge())
 
-    def _marked(self, step: FoldedRows) -> FoldedRows:
-        stored = self._stored[step.rows.column(GROUP).to_numpy()]
+    def _mark(self, step: FoldedRows) -> FoldedRows:
+        stored = self._is_stored[step.rows.column(GROUP).to_numpy()]
         return replace(step, rows=step.rows.append_column(STORED, pa.array(stored)))
 
     @cached_property
-    def _stored(self) -> Bools:
+    def _is_stored(self) -> Bools:
         first = np.zeros(int(self.group.max(initial=-1)) + 1, np.int64)
         first[self.group[::-1]] = np.arange(len(self.group))[::-1]
         if not self.rules.hard:
@@ -132,7 +132,7 @@ class Batch:
             verb: Literal["delete", "mark"] = "delete" if self.rules.hard else "mark"
             yield FoldedRows(verb, self.rules.key, key_order.sorted_by(rows, self.rules.key))
 
-    def _merged(self) -> Iterator[FoldedRows]:
+    def _merge(self) -> Iterator[FoldedRows]:
         """One row per key, each column from the last row that carried it."""
         alive = outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
         places = carriers(self.group, alive, self.mask, self.absent)
@@ -175,7 +175,7 @@ class Batch:
 
         A run is a key's rows one after another that carry the same columns; a delete ends a run.
         """
-        values = key_order.ranked(self.rows.column(version), self.rules.schema.field(version))
+        values = key_order.ranks(self.rows.column(version), self.rules.schema.field(version))
         if values is None:
             return self
         runs = self._runs()

@@ -18,7 +18,7 @@ WHERE c.contype = 'f' AND o.mine = $3::oid AND h.flow = $1 AND h.branch <> $2
 """
 
 
-def explained(
+def explain(
     link: Link, heads: str, target: Target, oid: str, rejections: Sequence[Rejection]
 ) -> list[Rejection]:
     """The rejections, with the reason behind those that another target of the flow has caused.
@@ -30,10 +30,10 @@ def explained(
         return list(rejections)
     found = link.execute(_BETWEEN.format(h=heads), target.flow, target.branch, oid)
     others = {f"constraint {name}": str(place) for name, place in found}
-    return [_explained(one, others) for one in rejections]
+    return [_explain(one, others) for one in rejections]
 
 
-def _explained(one: Rejection, others: Mapping[str, str]) -> Rejection:
+def _explain(one: Rejection, others: Mapping[str, str]) -> Rejection:
     place = next((place for words, place in others.items() if f"{words})" in one.reason), None)
     if VIOLATED not in one.reason or place is None:
         return one

@@ -52,7 +52,7 @@ def _varying(values: pa.Array, modifiers: list[int]) -> pa.Array | None:
     return None if modifiers and longest > modifiers[0] else values
 
 
-def _padded(values: pa.Array, _: list[int]) -> pa.Array:
+def _without_padding(values: pa.Array, _: list[int]) -> pa.Array:
     return pc.utf8_rtrim(values, " ")
 
 
@@ -89,12 +89,12 @@ def _numeric(values: pa.Array, modifiers: list[int]) -> pa.Array | None:
         return None
     encoded = values.dictionary_encode()
     scale = modifiers[1] if modifiers else None
-    numbers = [_rounded(Decimal(text), scale) for text in encoded.dictionary.to_pylist()]
+    numbers = [_round(Decimal(text), scale) for text in encoded.dictionary.to_pylist()]
     rank = {number: place for place, number in enumerate(sorted(set(numbers)))}
     return pa.array([rank[number] for number in numbers], pa.int64()).take(encoded.indices)
 
 
-def _rounded(number: Decimal, scale: int | None) -> Decimal:
+def _round(number: Decimal, scale: int | None) -> Decimal:
     if scale is None:
         return number
     return number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _DIGITS)
@@ -107,7 +107,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("time", "timestamp", "timestamptz"), _ticks),
     **dict.fromkeys(("float4", "float8"), _float),
     "varchar": _varying,
-    "bpchar": _padded,
+    "bpchar": _without_padding,
     "uuid": _uuid,
     "numeric": _numeric,
 }

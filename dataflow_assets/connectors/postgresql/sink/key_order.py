@@ -18,12 +18,12 @@ def numbers(rows: pa.RecordBatch, key: tuple[str, ...], schema: pa.Schema) -> In
         return np.arange(rows.num_rows, dtype=np.int64)
     columns = [comparable(rows.column(name), schema.field(name)) for name in key]
     known = [column for column in columns if column is not None]
-    return _numbered(known) if len(known) == len(key) else None
+    return _number(known) if len(known) == len(key) else None
 
 
 def spellings(rows: pa.RecordBatch, key: tuple[str, ...]) -> Ints:
     """The number of each row's key as it is written, from 0 without gaps."""
-    return _numbered([rows.column(name) for name in key])
+    return _number([rows.column(name) for name in key])
 
 
 def firsts(codes: Ints) -> Ints:
@@ -48,13 +48,13 @@ def sorted_by(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
     return rows.take(pa.array(order))
 
 
-def ranked(values: pa.Array, field: pa.Field) -> pa.Array | None:
+def ranks(values: pa.Array, field: pa.Field) -> pa.Array | None:
     """Returns what sorts as PostgreSQL sorts the stored versions; None where only it can tell."""
     found = comparable(values, field)
     return None if found is None or pa.types.is_string(found.type) else found
 
 
-def _numbered(columns: list[pa.Array]) -> Ints:
+def _number(columns: list[pa.Array]) -> Ints:
     codes = np.zeros(len(columns[0]), np.int64)
     for position, column in enumerate(columns):
         encoded = column.dictionary_encode()

@@ -48,7 +48,7 @@ class Loader(ABC):
         self._found: list[Rejection] = []
 
     @property
-    def refused(self) -> int:
+    def refused_rows(self) -> int:
         """Returns how many of the rows were refused."""
         return len(self._found)
 
@@ -117,7 +117,7 @@ class AppendLoader(Loader):
 
     def _apply(self) -> None:
         if self._rows:
-            for row, failure in self._trial.run(_joined(self._rows), self._copy):
+            for row, failure in self._trial.run(_join(self._rows), self._copy):
                 self._refuse(row, failure)
         self._rows, self._sent = [], []
 
@@ -168,14 +168,14 @@ class UpsertLoader(Loader):
     @override
     def flush(self) -> list[Rejection]:
         if self._rows:
-            rows, self._rows = _joined(self._rows), []
+            rows, self._rows = _join(self._rows), []
             self._apply(rows)
             self._staging.end()
         self._sent = []
         return self._found
 
     def _apply(self, rows: pa.RecordBatch) -> None:
-        rows, groups = self._grouped(rows)
+        rows, groups = self._group(rows)
         if not rows.num_rows:
             return
         numbered = rows.append_column(GROUP, pa.array(groups))
@@ -193,7 +193,7 @@ class UpsertLoader(Loader):
     def _run(self, rows: pa.RecordBatch, step: FoldedRows) -> None:
         self._staging.loads(step)(rows)
 
-    def _grouped(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
+    def _group(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
         """The rows with the numbers of their keys, without those whose key is refused."""
         known = key_order.numbers(rows, self._key, self._schema)
         if known is not None:
@@ -231,7 +231,7 @@ def loader(sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> Loader
     )
 
 
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(_alike(batches))
 
 
@@ -257,14 +257,14 @@ def _by_columns(
     codes, table = matrix(rows, len(schema))
     left_out, which = np.unique(table & optional, axis=0, return_inverse=True)
     if len(left_out) == 1:
-        yield _named(schema, left_out[0]), rows
+        yield _column_names(schema, left_out[0]), rows
         return
     group = which.reshape(-1)[codes]
     for number, mask in enumerate(left_out):
         part = rows.filter(pa.array(group == number))
         if part.num_rows:
-            yield _named(schema, mask), part
+            yield _column_names(schema, mask), part
 
 
-def _named(schema: pa.Schema, left_out: Bools) -> list[str]:
+def _column_names(schema: pa.Schema, left_out: Bools) -> list[str]:
     return [name for name, out in zip(schema.names, left_out, strict=True) if not out]

@@ -31,17 +31,17 @@ _TRIED = 64  # rows whose texts are looked at before all others are
 Parser = Callable[[pa.Array], pa.Array | None]
 
 
-def parsed(rows: pa.RecordBatch) -> pa.RecordBatch | None:
+def parse_values(rows: pa.RecordBatch) -> pa.RecordBatch | None:
     """The rows with the columns whose fields have PARSED as values; None: as PostgreSQL reads them.
 
     Called in tasks, once for each block of rows; a few rows are tried first, for where one block
     has another form, most blocks have.
     """
-    few = rows.num_rows > _TRIED and _parsed(rows.slice(0, _TRIED)) is None
-    return None if few else _parsed(rows)
+    few = rows.num_rows > _TRIED and _parse(rows.slice(0, _TRIED)) is None
+    return None if few else _parse(rows)
 
 
-def _parsed(rows: pa.RecordBatch) -> pa.RecordBatch | None:
+def _parse(rows: pa.RecordBatch) -> pa.RecordBatch | None:
     arrays = []
     for texts, field in zip(rows.columns, rows.schema, strict=True):
         base = (field.metadata or {}).get(PARSED)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
-from dataflow_assets.sdk.refused_rows import SuspectRows, attempted
+from dataflow_assets.sdk.refused_rows import SuspectRows, attempt_rows
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
@@ -76,7 +76,7 @@ class _Attempt:
     def _once(self, rows: pa.RecordBatch) -> ServerFailure | None:
         self._link.execute("SAVEPOINT dataflow")
         try:
-            failure: ServerFailure | None = attempted(lambda: self._load(rows))
+            failure: ServerFailure | None = attempt_rows(lambda: self._load(rows))
         except Failure as refused:
             if refused.kind is Kind.TRANSIENT:
                 raise

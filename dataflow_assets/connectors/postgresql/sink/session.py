@@ -11,9 +11,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.pool import lent, transaction
+from dataflow_assets.connectors.postgresql.pool import lend, transaction
 from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
@@ -46,7 +46,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 
 class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
@@ -86,7 +86,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
 
     @override
     def check_target(self) -> None:
-        with translated(f"opening {self._sink.address()}"), lent(self._sink.dsn()) as link:
+        with translate_errors(f"opening {self._sink.address()}"), lend(self._sink.dsn()) as link:
             if self._table is not None:
                 check_insertable(link, self._sink, self._table.oid)
             elif not self._sink.auto_create_table:
@@ -97,15 +97,15 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
         self.check_target()
         with self._transaction("creating") as link:
             create_table.create(link, self._sink, sample)
-            made = self._found(link)
-            stored = self._held(link, made).read()
+            made = self._find_table(link)
+            stored = self._hold(link, made).read()
         self._table, self._columns = made, None
         self._keep(stored)
 
     @override
     def statement(self, columns: pa.Schema) -> str:
         what = f"looking for types in {self._sink.address()}"
-        with translated(what), lent(self._sink.dsn()) as link:
+        with translate_errors(what), lend(self._sink.dsn()) as link:
             return create_table.adding(link, self._sink, columns)
 
     @override
@@ -113,14 +113,14 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
         statement = self.statement(columns)
         with self._transaction(f"running {statement} on") as link:
             link.execute(statement)
-            self._table, self._columns = self._found(link), None
+            self._table, self._columns = self._find_table(link), None
 
     @override
     def holds_rows(self) -> bool:
-        with translated(f"looking for rows in {self._sink.address()}"):
+        with translate_errors(f"looking for rows in {self._sink.address()}"):
             if self._table is None:
                 return False
-            with lent(self._sink.dsn()) as link:
+            with lend(self._sink.dsn()) as link:
                 return holds_rows(link, self._schema, self._name, self._table.oid)
 
     @override
@@ -140,7 +140,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
 
     @override
     def begin(self, span: Span) -> Span:
-        if (unfinished := self._stored.state.unfinished) is not None:
+        if (unfinished := self._stored.state.unfinished_span) is not None:
             return unfinished
         check_begun(self._target.flow, span, self._checkpoint.positions)
         intent = intent_of(span)
@@ -156,7 +156,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
         # Every partition has our epoch: a part is committed by now, or never.
-        parts = self._stored.state.divided(cut).intent
+        parts = self._stored.state.divide(cut).intent
         if not parts or parts == span.slices:
             return span
         divided = replace(span, slices=parts)
@@ -196,20 +196,20 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
 
     def _open(self) -> None:
         opening = checkpoint_tables.application(self._target)
-        with translated(f"opening {self._sink.address()}"):
-            with lent(self._sink.dsn()) as link:
+        with translate_errors(f"opening {self._sink.address()}"):
+            with lend(self._sink.dsn()) as link:
                 checkpoint_tables.prepare(link, self._schema)
                 checkpoint_tables.end_older(link, self._target)
             with transaction(self._sink.dsn(), opening) as link:
                 branch = BranchCheckpoint(link, self._schema, self._target)
                 branch.take(self._run)
                 stored = branch.read()
-            with lent(self._sink.dsn()) as link:
-                self._table = self._found(link)
+            with lend(self._sink.dsn()) as link:
+                self._table = self._find_table(link)
         self._epoch = branch.epoch
         self._keep(stored)
 
-    def _found(self, link: TextLink) -> Table | None:
+    def _find_table(self, link: TextLink) -> Table | None:
         found = find(link, self._schema, self._name)
         if found is None:
             check_name(link, self._sink)
@@ -222,7 +222,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
         """Looks for other flows before the table is locked, and again once none can commit."""
         place = self._sink.address()
         refuse_shared(self._target, place, branch.others(identity))
-        branch.empty(qualified(self._schema, self._name))
+        branch.empty(qualified_name(self._schema, self._name))
         refuse_shared(self._target, place, branch.others(identity))
 
     def _record(self, starts: Mapping[str, Position | None], intent: Sequence[PartSlice]) -> None:
@@ -244,7 +244,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
 
     def _finish_parts(self, source: SourceSession) -> None:
         self._reload()
-        unfinished = self._stored.state.unfinished
+        unfinished = self._stored.state.unfinished_span
         if unfinished is None or not unfinished.empty:
             return
         self._fold(source.fold(self._checkpoint.positions))
@@ -260,19 +260,19 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
 
     def _reload(self) -> None:
         reading = f"reading the checkpoint of {self._sink.address()}"
-        with translated(reading), lent(self._sink.dsn()) as link:
+        with translate_errors(reading), lend(self._sink.dsn()) as link:
             stored = self._branch(link).read()
         self._keep(stored)
 
     def _keep(self, stored: checkpoint_tables.Stored) -> None:
         self._stored = stored
-        self._checkpoint = stored.state.shown
+        self._checkpoint = stored.state.for_readers
 
     @contextlib.contextmanager
     def _change(self, what: str) -> Iterator[BranchCheckpoint]:
         """One change of the checkpoint under our epoch; what it makes of it is kept in memory."""
         with self._transaction(what) as link:
-            branch = self._held(link, self._table)
+            branch = self._hold(link, self._table)
             yield branch
             stored = branch.read()
         self._keep(stored)
@@ -281,12 +281,12 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
     def _transaction(self, what: str) -> Iterator[TextLink]:
         name = checkpoint_tables.application(self._target, self._epoch)
         with (
-            translated(f"{what} {self._sink.address()}"),
+            translate_errors(f"{what} {self._sink.address()}"),
             transaction(self._sink.dsn(), name) as link,
         ):
             yield link
 
-    def _held(self, link: TextLink, table: Table | None) -> BranchCheckpoint:
+    def _hold(self, link: TextLink, table: Table | None) -> BranchCheckpoint:
         """The branch's row, locked under our epoch."""
         branch = self._branch(link)
         branch.hold(table.oid if table else None)

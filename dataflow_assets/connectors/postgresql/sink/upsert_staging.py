@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
@@ -71,8 +71,8 @@ class UpsertStaging:
         self._columns = {DELETED: f"{stem}deleted", POSITION: f"{stem}position"}
         self._tally = _tallies.setdefault(link, Counter())
         self._words = {
-            "target": qualified(*self._place),
-            "staged": qualified(None, self._name),
+            "target": qualified_name(*self._place),
+            "staged": qualified_name(None, self._name),
             "key": _list(self._rules.key),
             "same": " AND ".join(_equal(schema.field(name)) for name in self._rules.key),
             "deleted": quote(self._columns[DELETED]),

@@ -14,13 +14,13 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.pool import give, lent, take
+from dataflow_assets.connectors.postgresql.pool import give, lend, take
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.table import PostgresqlRejected
-from dataflow_assets.connectors.postgresql.sink.foreign_keys import explained
+from dataflow_assets.connectors.postgresql.sink.foreign_keys import explain
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
@@ -77,11 +77,11 @@ class PostgresqlWriter(SliceTransaction):
         target, epoch = self._ticket.target, self._ticket.epoch
         name = checkpoint_tables.application(target, epoch)
         self._link = take(self._dsn, self._driver, name)
-        self._stored = self._locked(self._link)
+        self._stored = self._lock(self._link)
         self._loader = loader(self._sink, self._link, self._ticket.schema)
 
     @override
-    def stored(self) -> Position | None:
+    def stored_position(self) -> Position | None:
         return self._stored.position
 
     @override
@@ -94,11 +94,11 @@ class PostgresqlWriter(SliceTransaction):
         link = self._session()
         self._rejected += self._loader.flush()
         self._loader.check(self._ticket.target.source, self._piece)
-        self._rows -= self._loader.refused
+        self._rows -= self._loader.refused_rows
         target, names = self._ticket.target, self._names
         oid = table.oid_of(self._ticket.schema)
-        self._rejected = explained(link, names["h"], target, oid, self._rejected)
-        settle(target, self._piece, self._rejected, self._beside, self._joined)
+        self._rejected = explain(link, names["h"], target, oid, self._rejected)
+        settle(target, self._piece, self._rejected, self._beside, self._commits_with_errors)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
@@ -128,14 +128,14 @@ class PostgresqlWriter(SliceTransaction):
 
     @override
     def staged(self) -> tuple[str, ...]:
-        return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
+        return (self._stored.dump(),) if self._begun and self.stored_position() is not None else ()
 
-    def _locked(self, link: TextLink) -> Partition:
+    def _lock(self, link: TextLink) -> Partition:
         expression = table.shape_sql(self._ticket.schema, "to_regclass($4::text)")
         query = _LOCK.format(**self._names, shape=expression)
         found = link.execute(query, *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
-            raise checkpoint_tables.lost(
+            raise checkpoint_tables.loss(
                 link, self._schema, self._ticket.target, self._ticket.epoch
             )
         ((_, oid, shape, intent, *row),) = found
@@ -160,7 +160,7 @@ class PostgresqlWriter(SliceTransaction):
         rows = [rejected_row(self._ticket.target, self._piece, one) for one in found]
         PostgresqlRejected(self._session(), self._schema).append(rows)
 
-    def _joined(self, records: Sequence[ErrorRecord]) -> bool:
+    def _commits_with_errors(self, records: Sequence[ErrorRecord]) -> bool:
         """Into an error sink of the same database, with the rows."""
         sink = self._ticket.target.rejects.sink
         errors = sink.error_store() if sink else None
@@ -178,24 +178,24 @@ class PostgresqlWriter(SliceTransaction):
         return target.flow, target.branch, self._piece.partition
 
     def _place(self) -> str:
-        return qualified(self._schema, self._name)
+        return qualified_name(self._schema, self._name)
 
     @override
     @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guard(self) -> Iterator[None]:
         try:
             yield
         except ServerFailure as failure:
             self.abort()
-            if getattr(failure, "sqlstate", None) == _UNDEFINED_TABLE and self._gone():
-                raise self._sink.dropped() from None
+            if getattr(failure, "sqlstate", None) == _UNDEFINED_TABLE and self._is_gone():
+                raise self._sink.dropped_error() from None
             raise failure.error(f"writing to {self._sink.address()}") from None
         except BaseException:
             self.abort()
             raise
 
-    def _gone(self) -> bool:
-        with contextlib.suppress(Failure), lent(self._dsn) as link:
+    def _is_gone(self) -> bool:
+        with contextlib.suppress(Failure), lend(self._dsn) as link:
             found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
             return bool(found[0][0])
         return False

@@ -36,7 +36,7 @@ def lists(values: Sequence[Nested | None], kind: TypeOf, name: str, element: Ele
     others = {row: one for row, one in enumerate(values) if one and _depth(one) != depth}
     if others:
         values = [None if row in others else one for row, one in enumerate(values)]
-    found, lost = _typed(values, kind, element)
+    found, lost = _typed_lists(values, kind, element)
     unfit = {row: _json(one, kind, element) for row, one in others.items()}
     unfit |= {row: values[row] for row in lost}
     return Fitted(kind.field(name), without(found, lost), unfit)
@@ -52,17 +52,17 @@ def _depth(value: Nested) -> int:
 def _json(value: Nested, kind: TypeOf, element: Element) -> Any:
     """An array of other dimensions as one of its own has them in JSON."""
     kind = replace(kind, dimensions=_depth(value))
-    found, lost = _typed([value], kind, element)
+    found, lost = _typed_lists([value], kind, element)
     return value if lost else cells(found, kind.field(""))[0]
 
 
-def _typed(
+def _typed_lists(
     values: Sequence[Nested | None], kind: TypeOf, element: Element
 ) -> tuple[pa.Array, list[int]]:
     """Lists of these dimensions, and the rows with an element that its type has no value for."""
     wanted = kind.field_type
     texts = pa.array(values, _of_text(wanted))
-    found = leaves = _retyped(texts, wanted, element)
+    found = leaves = _retype(texts, wanted, element)
     bounds = np.arange(len(texts) + 1)
     while pa.types.is_list(texts.type):
         bounds, texts, leaves = texts.offsets.to_numpy()[bounds], texts.values, leaves.values
@@ -78,11 +78,11 @@ def _of_text(kind: pa.DataType) -> pa.DataType:
     return pa.list_(_of_text(kind.value_type)) if pa.types.is_list(kind) else pa.string()
 
 
-def _retyped(values: pa.Array, kind: pa.DataType, element: Element) -> pa.Array:
+def _retype(values: pa.Array, kind: pa.DataType, element: Element) -> pa.Array:
     """Lists of texts as lists of this type."""
     if not pa.types.is_list(kind):
         return element(values, kind)
-    inner = _retyped(values.values, kind.value_type, element)
+    inner = _retype(values.values, kind.value_type, element)
     return pa.ListArray.from_arrays(
         values.offsets, inner, type=kind, mask=values.is_null() if values.null_count else None
     )

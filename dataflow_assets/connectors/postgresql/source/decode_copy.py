@@ -62,7 +62,7 @@ class Decoder:
         at = starts + 2  # behind the number of columns
         columns = []
         for field, kind in self._columns:
-            sizes = _gathered(data, at, _SIZE).astype(np.int64)
+            sizes = _gather(data, at, _SIZE).astype(np.int64)
             at = at + 4
             columns.append(_column(data, at, sizes, field, kind))
             at = at + np.maximum(sizes, 0)
@@ -79,7 +79,7 @@ def _column(data: bytes, at: Ints, sizes: Ints, field: pa.Field, kind: TypeOf) -
         metadata = {**(field.metadata or {}), **found.field.metadata}
         return replace(found, field=found.field.with_metadata(metadata))
     if reading.arrow in _FIXED:
-        return _fixed(data, np.where(valid, at, 0), valid, field)
+        return _fixed_width(data, np.where(valid, at, 0), valid, field)
     pieces = _pieces(data, at, sizes, valid, version=int(kind.base == "jsonb"))
     return Fitted(field, pieces if reading.arrow == pa.binary() else _text(pieces))
 
@@ -109,9 +109,9 @@ def _text(values: pa.Array) -> pa.Array:
         ) from None
 
 
-def _fixed(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field) -> Fitted:
+def _fixed_width(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field) -> Fitted:
     kind = _FIXED[field.type]
-    values: npt.NDArray[Any] = _gathered(data, at, kind).astype(kind.newbyteorder("="))
+    values: npt.NDArray[Any] = _gather(data, at, kind).astype(kind.newbyteorder("="))
     epoch, unfit = EPOCHS.get(field.type), dict[int, Any]()
     if epoch is not None:
         limits = np.iinfo(values.dtype)
@@ -135,7 +135,7 @@ def _without(
     return valid, values
 
 
-def _gathered(data: bytes, at: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def _gather(data: bytes, at: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """One value at each of the places, which need not be aligned."""
     if not len(at):
         return np.empty(0, kind)

@@ -23,26 +23,26 @@ def read(link: TextLink, query: str, columns: Sequence[Selection]) -> Iterator[p
     link.execute("BEGIN READ ONLY")
     link.execute("SELECT set_config('statement_timeout', '0', true)")
     decoder = Decoder([each.field for each in columns], [each.column.type for each in columns])
-    return copied(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    return copy_batches(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)")
 
 
-def copied(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
+def copy_batches(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
     """Returns what a binary COPY sends, at least one batch; ends only when the server says so."""
     skipped, made = HEADER, False
     data, sizes = bytearray(), list[int]()
-    for message in link.copied(query):
+    for message in link.copy_out(query):
         if len(message) == len(TRAILER) + (0 if made or sizes else skipped):
             break  # alone in its message, where there are no rows behind the header
         data += message
         sizes.append(len(message))
         if len(sizes) >= BATCH_ROWS or len(data) >= BATCH_BYTES:
-            yield _decoded(decoder, data, sizes, skipped)
+            yield _decode(decoder, data, sizes, skipped)
             skipped, made, data, sizes = 0, True, bytearray(), []
     if sizes or not made:
-        yield _decoded(decoder, data, sizes, skipped)
+        yield _decode(decoder, data, sizes, skipped)
 
 
-def _decoded(decoder: Decoder, data: bytearray, sizes: list[int], skipped: int) -> pa.RecordBatch:
+def _decode(decoder: Decoder, data: bytearray, sizes: list[int], skipped: int) -> pa.RecordBatch:
     starts = np.zeros(len(sizes), np.int64)
     np.cumsum(sizes[:-1], out=starts[1:])
     if skipped and len(starts):

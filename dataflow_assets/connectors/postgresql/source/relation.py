@@ -14,9 +14,9 @@ from typing import TypeAlias
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
-from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
+from dataflow_assets.connectors.postgresql.source.types import TypeOf, select_expression
 from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.connectors.postgresql.table.table import TYPE_NAME
 from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
@@ -84,7 +84,7 @@ class SourceColumn(SqlColumn):
     @property
     @override
     def selection(self) -> str:
-        return selected(self.sql, self.type)
+        return select_expression(self.sql, self.type)
 
     @override
     def field(self, name: str) -> pa.Field:
@@ -128,7 +128,7 @@ Relation: TypeAlias = SqlRelation[SourceColumn]
 
 def identity(link: TextLink, source: PostgresqlSourceOptions) -> tuple[str, str | None]:
     """The ids of the database and of the table; of a query and of a missing table None."""
-    place = qualified(*source.place()) if source.names_table and not source.query else None
+    place = qualified_name(*source.place()) if source.names_table and not source.query else None
     ((database, oid),) = link.execute(_IDENTITY, place)
     return database, oid
 
@@ -138,13 +138,15 @@ def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
     if source.query:
         base, oid = source.bare_query(), None
         described = link.describe(f"SELECT * FROM {base} LIMIT 0")  # noqa: S608
-        columns = typed(link, [(name, kind, mod, False, 0) for name, kind, mod in described])
+        columns = typed_columns(
+            link, [(name, kind, mod, False, 0) for name, kind, mod in described]
+        )
     else:
-        base = qualified(*source.place())
+        base = qualified_name(*source.place())
         oid = identity(link, source)[1]
         if oid is None:
             raise absent(link, source)
-        columns = typed(link, link.execute(_COLUMNS, oid))
+        columns = typed_columns(link, link.execute(_COLUMNS, oid))
     found = {column.name: column for column in columns}
     if source.verbatim:
         return SqlRelation(base, columns, identity=oid)
@@ -164,7 +166,7 @@ def _changes(
     return (change,)
 
 
-def typed(
+def typed_columns(
     link: TextLink, rows: Sequence[tuple[str, str, int, bool, int]]
 ) -> tuple[SourceColumn, ...]:
     """Columns by name, oid of the type, its modifier, whether null is refused, dimensions."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.connectors.postgresql.source.polled import (
@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.source.polled import (
 from dataflow_assets.connectors.postgresql.source.relation import identity
 from dataflow_assets.connectors.postgresql.table.access import absent
 from dataflow_assets.sdk.polling import PolledSession
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 _MAKE = """
 CREATE TABLE IF NOT EXISTS {place} (
@@ -45,7 +45,7 @@ class PostgresqlSourceSession(PolledSession):
 
     def _prepare(self) -> None:
         opening = f"opening {self._source.title}"
-        with translated(opening), lent_to_source(self._source.dsn()) as link:
+        with translate_errors(opening), lent_to_source(self._source.dsn()) as link:
             if self._source.auto_create_table and self._source.names_table:
                 self._make(link)
             database, oid = identity(link, self._source)
@@ -55,7 +55,7 @@ class PostgresqlSourceSession(PolledSession):
 
     def _make(self, link: TextLink) -> None:
         """A role that may not create tables may well read one that is there."""
-        place = qualified(*self._source.place())
+        place = qualified_name(*self._source.place())
         ((there,),) = link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
         if not there:
             link.execute(_MAKE.format(place=place))
@@ -64,10 +64,10 @@ class PostgresqlSourceSession(PolledSession):
     @contextmanager
     def asking(self) -> Iterator[PolledPostgresqlTable]:
         looking = f"looking for new rows in {self._source.title}"
-        with translated(looking), lent_to_source(self._source.dsn()) as link:
+        with translate_errors(looking), lent_to_source(self._source.dsn()) as link:
             table = polled_table(link, self._source)
             if table.identity and not self._identity.endswith(f".{table.identity}"):
-                raise self._source.recreated()
+                raise self._source.recreated_error()
             link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield table
             link.execute("COMMIT")

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.postgresql.source.polled import (
 from dataflow_assets.connectors.postgresql.source.read import read
 from dataflow_assets.connectors.postgresql.source.relation import TIMES, Relation, SourceColumn
 from dataflow_assets.connectors.postgresql.source.session import PostgresqlSourceSession
-from dataflow_assets.connectors.postgresql.source.types import TypeOf, listed
+from dataflow_assets.connectors.postgresql.source.types import TypeOf, type_rows
 from dataflow_assets.contracts import TypeRow
 from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.sql_table import Binds, Selection
@@ -75,7 +75,7 @@ class PostgresqlSource(PostgresqlSourceOptions, ListsTypes):
     @override
     @classmethod
     def types(cls) -> tuple[TypeRow, ...]:
-        return listed()
+        return type_rows()
 
 
 def _operation(relation: Relation) -> str:

@@ -80,7 +80,7 @@ class TypeOf:
         return found
 
 
-def selected(expression: str, kind: TypeOf) -> str:
+def select_expression(expression: str, kind: TypeOf) -> str:
     """Returns what to select of a column of this type."""
     cast = kind.reading.cast
     if kind.element is not None:
@@ -88,7 +88,7 @@ def selected(expression: str, kind: TypeOf) -> str:
     return f"{expression}::{cast}" if cast else expression
 
 
-def listed() -> tuple[TypeRow, ...]:
+def type_rows() -> tuple[TypeRow, ...]:
     """Every type that is read, for docs/types.md."""
     rows = [TypeRow(name, TypeOf(name, name).field(name)) for name in READINGS]
     arrays = (("int4[]", "int4", 1), ("numeric[]", "numeric", 1), ("text[][]", "text", 2))

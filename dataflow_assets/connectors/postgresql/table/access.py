@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.errors.likely_names import likely, suggestion
@@ -57,8 +57,8 @@ def check_insertable(link: Link, sink: DatabaseTable, oid: str) -> None:
     if not allowed:
         raise PermanentError(
             f"{sink.address()} cannot be written to: role {role} may not insert rows. Let the "
-            f"owner run: GRANT INSERT ON {qualified(*sink.place())} TO {quote(role)} (upserts also "
-            "need SELECT and UPDATE, and deleteMode: hard DELETE)"
+            f"owner run: GRANT INSERT ON {qualified_name(*sink.place())} TO {quote(role)} "
+            "(upserts also need SELECT and UPDATE, and deleteMode: hard DELETE)"
         )
 
 
@@ -68,7 +68,7 @@ def check_writable(link: Link, sink: PostgresqlSinkOptions, oid: str) -> None:
     Called on the driver when a branch opens, so that it does not show at the first record.
     """
     ((view, secured, role, triggered),) = link.execute(_WRITABLE, oid)
-    place = qualified(*sink.place())
+    place = qualified_name(*sink.place())
     if view and sink.upsert_mode:
         raise PermanentError(
             f"{place} is a view: it has no unique index that rows could be matched by; name the "
@@ -91,7 +91,7 @@ def check_name(link: Link, sink: PostgresqlSinkOptions) -> None:
     """Raises PermanentError where something else than a table has the name of a missing one."""
     for (kind,) in link.execute(_KIND, *sink.place()):
         raise PermanentError(
-            f"{qualified(*sink.place())} is {_KINDS.get(kind, 'an index')}: name a table"
+            f"{qualified_name(*sink.place())} is {_KINDS.get(kind, 'an index')}: name a table"
         )
 
 
@@ -99,4 +99,4 @@ def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:
     """Returns whether the table has a row; True as well for a role that may not read it."""
     if not link.execute(_READABLE, oid)[0][0]:
         return True
-    return bool(link.execute(_ANY.format(qualified(schema, name))))
+    return bool(link.execute(_ANY.format(qualified_name(schema, name))))

@@ -26,7 +26,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.checkpoint import removed, taken_over_by
+from dataflow_assets.sdk.checkpoint import checkpoint_removed, taken_over_by
 
 _TABLES = {
     "dataflow_checkpoint": """(
@@ -119,7 +119,9 @@ def _make(link: Link, schema: str) -> None:
         for name, columns in _TABLES.items():
             link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
         is_current, has_metadata = _columns(link, schema)
-        for statement in () if is_current else _added(schema):  # the table of an earlier version
+        for statement in (
+            () if is_current else _additions(schema)
+        ):  # the table of an earlier version
             link.execute(statement)
         if not has_metadata:
             link.execute(_ADD_METADATA.format(**statements(schema)))
@@ -151,7 +153,7 @@ def _add_metadata(link: Link, schema: str) -> None:
             raise
 
 
-def _added(schema: str) -> list[str]:
+def _additions(schema: str) -> list[str]:
     return [statement.format(**statements(schema)) for statement in _ADD_LATEST]
 
 
@@ -168,7 +170,7 @@ def _no_storage(failure: Failure, schema: str) -> Exception:
             f"schema {schema} does not exist: correct table, or run: CREATE SCHEMA {quote(schema)}"
         )
     made = [f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{n} {text}" for n, text in _TABLES.items()]
-    ddl = "; ".join([*made, *_added(schema)])
+    ddl = "; ".join([*made, *_additions(schema)])
     return PermanentError(
         f"the checkpoint tables cannot be made in schema {schema}: {failure.reason}; let the role "
         f"create tables there, or run: {' '.join(ddl.split())}"
@@ -276,12 +278,12 @@ def _head(row: Row) -> tuple[Checkpoint, tuple[PartSlice, ...]]:
     return head, load_intent(intent)
 
 
-def lost(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
+def loss(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
     """Why our epoch holds no more: who has it now, or that somebody removed the rows."""
     query = "SELECT run, host, epoch FROM {h} WHERE flow = $1 AND branch = $2"
     heads = link.execute(query.format(**statements(schema)), target.flow, target.branch)
     if not heads or heads[0][2] == epoch:
-        return removed(target.flow, f"schema {schema}")
+        return checkpoint_removed(target.flow, f"schema {schema}")
     run, host, _ = heads[0]
     return taken_over_by(target.flow, run, host)
 

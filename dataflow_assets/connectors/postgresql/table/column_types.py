@@ -35,14 +35,14 @@ _NAMES = {
 _OF_JSON = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.null(), pa.json_())
 
 
-def declared(link: Link, sample: pa.Schema) -> dict[str, str]:
+def declarations(link: Link, sample: pa.Schema) -> dict[str, str]:
     """The types by column: of a table's columns, or of what JSON messages hold.
 
     Steps leave some columns of a table as they are: those keep their types.
     """
     typed = Note.TYPED.marks(sample)
     return {
-        field.name: _known(link, field)
+        field.name: _known_type(link, field)
         or (of_column(field) if typed or not _of_json(field.type) else of_json(field))
         for field in sample
     }
@@ -90,7 +90,7 @@ def _array(item: pa.Field) -> str:
     return inner if inner.endswith("[]") else f"{inner}[]"
 
 
-def _known(link: Link, field: pa.Field) -> str | None:
+def _known_type(link: Link, field: pa.Field) -> str | None:
     """The type with which the source declares the column, where this database has it."""
     name = (field.metadata or {}).get(TYPE)
     if name is None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified_name, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
-from dataflow_assets.connectors.postgresql.table.column_types import declared
+from dataflow_assets.connectors.postgresql.table.column_types import declarations
 from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.contracts import Note
 from dataflow_assets.errors import PermanentError
@@ -38,7 +38,7 @@ def create(link: Link, sink: PostgresqlSinkOptions, sample: pa.Schema) -> None:
     if sink.raw_mode:
         link.execute(raw_statement(sink, sample))
     else:
-        link.execute(statement(sink, declared(link, sample)))
+        link.execute(statement(sink, declarations(link, sample)))
     if sink.raw_mode:
         _index(link, sink)
 
@@ -68,7 +68,7 @@ def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
     if key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, key))})")
     body = ",\n  ".join(lines)
-    return f"CREATE TABLE IF NOT EXISTS {qualified(*sink.place())} (\n  {body}\n)"
+    return f"CREATE TABLE IF NOT EXISTS {qualified_name(*sink.place())} (\n  {body}\n)"
 
 
 def adding(link: Link, sink: PostgresqlSinkOptions, columns: pa.Schema) -> str:
@@ -76,12 +76,14 @@ def adding(link: Link, sink: PostgresqlSinkOptions, columns: pa.Schema) -> str:
 
     Rows that are there get the value that they have in the source.
     """
-    types = {name: sink.columns.get(name, kind) for name, kind in declared(link, columns).items()}
+    types = {
+        name: sink.columns.get(name, kind) for name, kind in declarations(link, columns).items()
+    }
     added = (
         f"ADD COLUMN IF NOT EXISTS {quote(name)} {kind}{_default(columns.field(name))}"
         for name, kind in types.items()
     )
-    return f"ALTER TABLE {qualified(*sink.place())} {', '.join(added)}"
+    return f"ALTER TABLE {qualified_name(*sink.place())} {', '.join(added)}"
 
 
 def _default(column: pa.Field) -> str:
@@ -101,7 +103,7 @@ def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:
     if sink.raw_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, sink.raw_key))})")
     body = ",\n  ".join(lines)
-    return f"CREATE TABLE IF NOT EXISTS {qualified(*sink.place())} (\n  {body}\n)"
+    return f"CREATE TABLE IF NOT EXISTS {qualified_name(*sink.place())} (\n  {body}\n)"
 
 
 def _index(link: Link, sink: PostgresqlSinkOptions) -> None:
@@ -111,7 +113,7 @@ def _index(link: Link, sink: PostgresqlSinkOptions) -> None:
     try:
         link.execute(
             f"CREATE INDEX IF NOT EXISTS {quote(f'idx_{name}_data')} "
-            f"ON {qualified(schema, name)} USING gin (data)"
+            f"ON {qualified_name(schema, name)} USING gin (data)"
         )
     except Failure as failure:
         log.warning("table %s.%s is made without an index on data: %s", schema, name, failure)

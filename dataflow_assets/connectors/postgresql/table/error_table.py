@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.postgresql.client import qualified, quote
+from dataflow_assets.connectors.postgresql.client import qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.column import Column
 from dataflow_assets.connectors.postgresql.table.table import Table
@@ -116,7 +116,7 @@ class Layout:
         """Returns what gives an older table its column for the moment of a replay."""
         return f"ALTER TABLE {self.place} ADD COLUMN IF NOT EXISTS {REPLAYED} timestamptz"
 
-    def replayed(self) -> str:
+    def mark_replayed(self) -> str:
         """Notes the moment for the ids and readings in $1."""
         return _REPLAYED.format(t=self.place, id=self._id(), reading=self._reading())
 
@@ -148,7 +148,7 @@ def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
     unfilled = (c for c in table.columns if c.name not in filled)
     if required := [c.name for c in unfilled if c.required and not c.default]:
         raise _unfit(sink, f"nothing fills its columns {', '.join(required)}, which are NOT NULL")
-    return Layout(qualified(*sink.place()), filled, REPLAYED in known)
+    return Layout(qualified_name(*sink.place()), filled, REPLAYED in known)
 
 
 _OPTIONAL = {"id": _TEXT, "flow": _TEXT, "_metadata": _JSON | _TEXT}
@@ -176,7 +176,7 @@ def _value(name: str, kind: str) -> str:
 def statements(sink: PostgresqlSinkOptions) -> list[str]:
     """The DDL of a table that autoCreateTable makes; every record's id stands in it once."""
     schema, name = sink.place()
-    place = qualified(schema, name)
+    place = qualified_name(schema, name)
     types = {**(_WHOLE if sink.raw_mode else _APART), **sink.columns}
     body = ", ".join(f"{quote(column)} {kind}" for column, kind in types.items())
     made = [f"CREATE TABLE IF NOT EXISTS {place} ({body})"]

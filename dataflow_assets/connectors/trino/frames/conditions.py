@@ -46,7 +46,7 @@ def _dimension(kinds: Mapping[str, Type], prefix: str, dimension: Dimension) -> 
 def _key(key: str, kind: Type) -> str:
     """A cast to a text of some length would cut off what is longer, and find other rows."""
     text = kind.name in {"varchar", "char"}
-    return literal(key) if text else f"CAST({literal(key)} AS {kind.spelled})"
+    return literal(key) if text else f"CAST({literal(key)} AS {kind.spelling})"
 
 
 def _moment(value: date | datetime) -> str:

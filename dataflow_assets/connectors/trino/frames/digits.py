@@ -21,7 +21,7 @@ def refuse_rounding(place: object, rows: pa.RecordBatch, columns: Iterable[Colum
     """
     for column in columns:
         if finer := _finer(column.kind, rows.column(column.name)):
-            reason = f"{finer[0]} has more digits of a second than {column.kind.spelled}"
+            reason = f"{finer[0]} has more digits of a second than {column.kind.spelling}"
             raise refused(place, f"column {column.name}: {reason}")
 
 

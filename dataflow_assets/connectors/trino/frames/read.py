@@ -19,8 +19,8 @@ from dataflow_assets.connectors.trino.frames.conditions import condition
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.sdk.table_frames import chosen, spark_type
+from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.table_frames import choose, spark_type
 from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def place_of(sink: TrinoSinkOptions) -> Place:
     return Place(sink.catalog or "", schema, name)
 
 
-def described(client: Client, place: Place) -> Table:
+def find_table(client: Client, place: Place) -> Table:
     """The table. Raises PermanentError where there is none, and Failure."""
     table = find(client, place)
     if table is None:
@@ -42,9 +42,12 @@ def described(client: Client, place: Place) -> Table:
 
 def describe(sink: TrinoSinkOptions) -> tuple[pa.Schema, int | None]:
     place = place_of(sink)
-    with translated(f"looking at {place}"), closing(Client(sink, "dataflow-frames")) as client:
-        table = described(client, place)
-        count = client.value(f"SELECT count(*) FROM {place.quoted}")  # noqa: S608 - quoted
+    with (
+        translate_errors(f"looking at {place}"),
+        closing(Client(sink, "dataflow-frames")) as client,
+    ):
+        table = find_table(client, place)
+        count = client.value(f"SELECT count(*) FROM {place.quoted_name}")  # noqa: S608 - quoted
     return table.schema(), int(count)
 
 
@@ -59,10 +62,10 @@ def read(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     place = place_of(sink)
-    with translated(f"reading {place}"), closing(Client(sink, "dataflow-frames")) as client:
-        table = described(client, place)
+    with translate_errors(f"reading {place}"), closing(Client(sink, "dataflow-frames")) as client:
+        table = find_table(client, place)
     known = {column.name: column for column in table.columns}
-    columns = tuple(known[name] for name in chosen(place, names, known))
+    columns = tuple(known[name] for name in choose(place, names, known))
     reader = _Reader(sink, place, columns, condition(partitions, table) if partitions else "")
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 
@@ -86,15 +89,18 @@ class _Reader:
                 yield from self._read()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        selected = ", ".join(types.selected(quote(c.name), c.type) for c in self.columns)
+        selected = ", ".join(types.select_expression(quote(c.name), c.type) for c in self.columns)
         fields = [(c, types.field(c.name, c.type)) for c in self.columns]
-        query = f"SELECT {selected} FROM {self.place.quoted}"  # noqa: S608 - quoted
+        query = f"SELECT {selected} FROM {self.place.quoted_name}"  # noqa: S608 - quoted
         query += self.only and f" WHERE {self.only}"
-        with translated(f"reading {self.place}"), closing(Client(self.sink, "frames")) as client:
+        with (
+            translate_errors(f"reading {self.place}"),
+            closing(Client(self.sink, "frames")) as client,
+        ):
             for batch in batches(client.pages(query), fields):
-                yield self._fitted(batch)
+                yield self._fit(batch)
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """All other types are wider in Spark, which has microseconds only."""
         arrays = [
             column.cast(field.type, safe=False)

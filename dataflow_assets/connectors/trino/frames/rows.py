@@ -6,7 +6,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import Client, listed, quote
+from dataflow_assets.connectors.trino.client import Client, name_list, quote
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.frames.conditions import condition
 from dataflow_assets.connectors.trino.table import capabilities, statement
@@ -33,7 +33,7 @@ class Rows:
 
     def check(self, mode: Mode) -> None:
         """Raises PermanentError for rows that no later run would find and replace."""
-        several = f"GROUP BY {listed(self.key)} HAVING count(*) > 1"
+        several = f"GROUP BY {name_list(self.key)} HAVING count(*) > 1"
         if mode == "upsert" and self._first(self.key, several):
             raise several_of_one_key(self.table.place)
         if self.partitions is not None:
@@ -78,7 +78,7 @@ class Rows:
         given = {column.name for column in self.source.columns}
         values = ", ".join(_value(column, given) for column in self.table.columns)
         query = f"SELECT {values} FROM ({self.source.named()})"  # noqa: S608 - quoted
-        return f"CREATE OR REPLACE TABLE {self.table.place.quoted} AS {query}"
+        return f"CREATE OR REPLACE TABLE {self.table.place.quoted_name} AS {query}"
 
 
 def check_merge(table: Table, able: capabilities.Capabilities) -> None:
@@ -105,4 +105,4 @@ def _every_row(table: Table) -> str:
 
 def _value(column: Column, given: set[str]) -> str:
     name = quote(column.name)
-    return name if column.name in given else f"CAST(NULL AS {column.kind.spelled}) AS {name}"
+    return name if column.name in given else f"CAST(NULL AS {column.kind.spelling}) AS {name}"

@@ -18,14 +18,14 @@ from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.frames.digits import refuse_rounding
-from dataflow_assets.connectors.trino.frames.read import described, place_of
+from dataflow_assets.connectors.trino.frames.read import find_table, place_of
 from dataflow_assets.connectors.trino.frames.rows import Rows, check_merge
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import (
     Mode,
     refuse_null_keys,
@@ -55,7 +55,7 @@ def write(
 
     place, columns = place_of(sink), to_arrow_schema(frame.schema)
     waits = place.beside(f"{stage.PREFIX}frame_{uuid.uuid4().hex[:12]}")
-    with translated(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
+    with translate_errors(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
         table = _target(client, sink, place, columns)
         refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
         merges = _check(client, table, mode, tuple(key), partitions).exactly_once
@@ -91,12 +91,12 @@ class _Stager:
         most = self.sink.max_statement_length
         names = [column.name for column in self.columns]
         with (
-            translated(f"writing {self.stage}"),
+            translate_errors(f"writing {self.stage}"),
             closing(Client(self.sink, "dataflow-frames")) as client,
         ):
             chunks: stage.Chunks | None = None
             for batch in batches:
-                rows = self._fitted(batch)
+                rows = self._fit(batch)
                 attempt = batch.column(-1)[0].as_py()
                 chunks = chunks or stage.Chunks(client, self.stage, attempt, most)
                 blank = ["0"] * batch.num_rows, [""] * batch.num_rows
@@ -106,7 +106,7 @@ class _Stager:
             if chunks is not None:
                 chunks.flush()
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         place, names = self.table.place, [column.name for column in self.columns]
         refuse_null_keys(place, batch, self.key)
         schema = pa.schema([c.field for c in self.columns], self.table.schema().metadata)
@@ -120,7 +120,7 @@ def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Sc
     if find(client, place) is None:
         made = sink.model_copy(update={"auto_create_table": True, "raw_mode": False})
         create_table.create(client, made, place, columns)
-    return described(client, place)
+    return find_table(client, place)
 
 
 def _check(

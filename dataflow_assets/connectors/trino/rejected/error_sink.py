@@ -21,12 +21,12 @@ from typing_extensions import override
 from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import (
     Client,
-    listed,
     literal,
+    name_list,
     quote,
     rows_of,
     rows_of_json,
-    unnested,
+    unnest,
 )
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
@@ -37,7 +37,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, error_record
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table.rejected import (
     APART,
     REJECTED,
@@ -50,7 +50,7 @@ from dataflow_assets.sdk.sql_table.rejected import (
 )
 
 _STAMP = "timestamp(6)"  # without a zone, which not every catalog has: in UTC
-BESIDE = {field.name: types.declared(field) for field in REJECTED} | {
+BESIDE = {field.name: types.declaration(field) for field in REJECTED} | {
     "rejected_at": _STAMP,
     "replayed_at": _STAMP,
 }
@@ -127,13 +127,13 @@ class TrinoRejected(RejectedRows):
         grouped = (
             f"SELECT id, {latest}min({self._at}) {waits} AS since, max(reading) {waits} AS latest, "  # noqa: S608 - quoted
             f"coalesce(max(reading) FILTER (WHERE {done}), -1) AS done "
-            f"FROM {self.place.quoted} WHERE flow = {literal(flow)} GROUP BY id"
+            f"FROM {self.place.quoted_name} WHERE flow = {literal(flow)} GROUP BY id"
         )
         moment = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if since else ""
         late = f" AND since >= TIMESTAMP {literal(moment)}" if since else ""
         order = 'since, "offset", n, id' if self._beside else "since, id"
         query = (
-            f"SELECT id, latest, {listed(names)} FROM ({grouped}) WHERE latest > done "  # noqa: S608
+            f"SELECT id, latest, {name_list(names)} FROM ({grouped}) WHERE latest > done "  # noqa: S608
             f"AND id NOT LIKE {literal('%' + HELD)}{late} ORDER BY {order} LIMIT {most}"
         )
         for row in self.client.rows(query):
@@ -159,9 +159,11 @@ class TrinoRejected(RejectedRows):
         try:
             for number, first in enumerate(range(0, len(text), half)):
                 values = f"'', {number}, {literal(text[first : first + half])}"
-                self.client.run(f"INSERT INTO {pieces.quoted} VALUES ({values})")  # noqa: S608 - quoted
-            joined = f"SELECT array_join(array_agg(body ORDER BY chunk), '') FROM {pieces.quoted}"  # noqa: S608
-            rows = unnested(self._given, "text")
+                self.client.run(f"INSERT INTO {pieces.quoted_name} VALUES ({values})")  # noqa: S608 - quoted
+            joined = (
+                f"SELECT array_join(array_agg(body ORDER BY chunk), '') FROM {pieces.quoted_name}"  # noqa: S608
+            )
+            rows = unnest(self._given, "text")
             self._insert_rows(f"({joined}) AS pieces (text) CROSS JOIN {rows}")
         finally:
             with suppress(*ANY):
@@ -171,9 +173,9 @@ class TrinoRejected(RejectedRows):
         self._insert_from(self._given, rows, {} if self._beside else {"replayed": "false"})
 
     def _insert_from(self, given: Mapping[str, str], rows: str, more: Mapping[str, str]) -> None:
-        names, filled = listed(list(given)), {**more, self._at: "localtimestamp"}
+        names, filled = name_list(list(given)), {**more, self._at: "localtimestamp"}
         self.client.run(
-            f"INSERT INTO {self.place.quoted} ({names}, {', '.join(filled)}) "  # noqa: S608 - quoted
+            f"INSERT INTO {self.place.quoted_name} ({names}, {', '.join(filled)}) "  # noqa: S608 - quoted
             f"SELECT {names}, {', '.join(filled.values())} FROM {rows}"
         )
 
@@ -202,7 +204,7 @@ class TrinoRejected(RejectedRows):
     @property
     def _statement(self) -> str:
         body = ", ".join(f"{quote(name)} {kind}" for name, kind in self.columns.items())
-        return f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({body})"
+        return f"CREATE TABLE IF NOT EXISTS {self.place.quoted_name} ({body})"
 
 
 def store(
@@ -248,7 +250,7 @@ def _open_beside(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
 
 @contextmanager
 def _client(sink: TrinoSinkOptions, what: str) -> Iterator[Client]:
-    with translated(what), closing(Client(sink, "dataflow-errors")) as client:
+    with translate_errors(what), closing(Client(sink, "dataflow-errors")) as client:
         yield client
 
 

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.trino.table import checkpoint_table
 from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 
 def peek_together(
@@ -23,13 +23,13 @@ def peek_together(
 ) -> list[Checkpoint | DataflowError | None]:
     """The stored checkpoints of branches of one coordinator, over one connection."""
     with closing(Client(asked[0][0], "dataflow-status")) as client:
-        return [outcome(partial(_peeked, client, sink, target)) for sink, target in asked]
+        return [outcome(partial(_peek, client, sink, target)) for sink, target in asked]
 
 
-def _peeked(client: Client, sink: TrinoSinkOptions, target: Target) -> Checkpoint | None:
-    with translated(f"reading the checkpoint of {sink.address()}"):
+def _peek(client: Client, sink: TrinoSinkOptions, target: Target) -> Checkpoint | None:
+    with translate_errors(f"reading the checkpoint of {sink.address()}"):
         (found,) = checkpoint_table.peek(client, sink, [target])
     if found is None:
         return None
     state = BranchState(found.checkpoint, found.intent)
-    return state.shown if state.known else None
+    return state.for_readers if state.is_known else None

@@ -40,14 +40,14 @@ class Emptying:
         """Takes the rows out while the checkpoint's row has this stamp; else none."""
         condition = self.checkpoints.may_write(stamp)
         try:
-            self.client.run(f"DELETE FROM {self.place.quoted} WHERE {condition}")  # noqa: S608 - quoted
+            self.client.run(f"DELETE FROM {self.place.quoted_name} WHERE {condition}")  # noqa: S608 - quoted
         except Failure as failure:
             if failure.transient:
                 raise
             if holds_rows(self.client, self.place):
-                raise self._refused(failure) from None
+                raise self._refusal(failure) from None
 
-    def _refused(self, failure: Failure) -> PermanentError:
+    def _refusal(self, failure: Failure) -> PermanentError:
         return PermanentError(
             f"flow {self.flow}: table: truncate cannot delete the rows of {self.place}: "
             f"{failure.reason}. Make sure that no run of the flow is left, empty the table by "
@@ -57,4 +57,4 @@ class Emptying:
 
 def holds_rows(client: Client, place: Place) -> bool:
     """Returns whether the table has a row. Raises Failure."""
-    return bool(client.rows(f"SELECT 1 FROM {place.quoted} LIMIT 1"))  # noqa: S608 - quoted
+    return bool(client.rows(f"SELECT 1 FROM {place.quoted_name} LIMIT 1"))  # noqa: S608 - quoted

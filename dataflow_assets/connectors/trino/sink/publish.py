@@ -55,7 +55,7 @@ class Publisher:
         Each try of the statement may ask for the commit of one more query.
         """
         found = self.checkpoints.latest()
-        doubts = [each.query for each in (found.undecided if found else ())]
+        doubts = [each.query for each in (found.doubts if found else ())]
         empty = statement.Source(self.table.columns, "", staged_at)
         sql = self._sql(empty, [*doubts, *[_QUERY] * WRITES], uuid.uuid4().hex)
         return stage.length_of(sql)
@@ -84,7 +84,7 @@ class Publisher:
         state, stamp = step(found.state if found else None), uuid.uuid4().hex
         assert found is not None  # noqa: S101 - else the step has raised
         # A conflict may be the lost answer of the catalog: that query may have committed.
-        earlier = [each.query for each in found.undecided]
+        earlier = [each.query for each in found.doubts]
         prepared = self.client.prepare(self._sql(source, earlier, stamp))
         base = snapshots.head(self.client, self.table) if self.able.snapshots else None
         pending = Pending(prepared.id, state.checkpoint, base)
@@ -92,7 +92,7 @@ class Publisher:
         document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self.checkpoints.swap(found, document, stamp)
         if stored is None:
-            raise self._changed(step)
+            raise self._change_error(step)
         reach("trino.recorded")
         self._run(prepared, step, rows)
         reach("trino.written")
@@ -119,7 +119,7 @@ class Publisher:
             self._check_owned(step)
             raise TransientError(f"{self.table.place}: {written} of {rows} rows were written")
 
-    def _changed(self, step: StateChange) -> TransientError:
+    def _change_error(self, step: StateChange) -> TransientError:
         self._check_owned(step)
         return TransientError(f"the checkpoint of {self.flow} was changed meanwhile")
 

@@ -58,7 +58,7 @@ def have_committed(  # noqa: PLR0913 - what is asked, where, and for whom
     """
     if not asked:
         return []
-    states = _ended(client, [one.query for one in asked], flow)
+    states = _end_states(client, [one.query for one in asked], flow)
     if table is None:
         return [False] * len(asked)
     listed = {one.query: one.base for one in asked if found.snapshots or one.base is not None}
@@ -122,7 +122,7 @@ def unknown(
     )
 
 
-def forgotten(place: Place, query: str, checkpoints: Place, flow: str) -> UnknownEnd:
+def forgotten_end(place: Place, query: str, checkpoints: Place, flow: str) -> UnknownEnd:
     """The error of a statement whose rows are there, while nobody has kept what they are."""
     return UnknownEnd(
         f"flow {flow}: query {query} has stored its rows in {place}, and the row of {checkpoints} "
@@ -164,7 +164,7 @@ def _by_state(state: str, table: Table, query: str, flow: str) -> bool:
     return state == "FINISHED"
 
 
-def _ended(client: Client, queries: Sequence[str], flow: str) -> dict[str, str]:
+def _end_states(client: Client, queries: Sequence[str], flow: str) -> dict[str, str]:
     """The states in which the queries ended, of those that Trino still knows."""
     until, killed = time.monotonic() + PATIENCE, set[str]()
     sql = _STATES.format(queries=", ".join(map(literal, queries)))

@@ -26,8 +26,8 @@ class Trial:
         self._client, self._columns, self._most = client, columns, min(most, _CHUNK)
         self._doubtful = [one for one in enumerate(columns) if _doubtful(one[1].kind)]
 
-    def refused(self, lines: Sequence[str]) -> dict[int, str]:
-        """By the number of a row why it cannot be stored. Raises Failure.
+    def refused_rows(self, lines: Sequence[str]) -> dict[int, str]:
+        """Maps the number of a row to the reason why it cannot be stored. Raises Failure.
 
         Args:
             lines: rows as JSON arrays, two texts behind the columns.
@@ -62,7 +62,7 @@ class Trial:
 
     def _reason(self, marks: Sequence[bool]) -> str:
         bad = [c for (_, c), mark in zip(self._doubtful, marks, strict=True) if mark]
-        return ", ".join(f"column {c.name}: not the text of a {c.kind.spelled}" for c in bad)
+        return ", ".join(f"column {c.name}: not the text of a {c.kind.spelling}" for c in bad)
 
 
 def _fails(numbered: tuple[int, Column]) -> str:
@@ -83,4 +83,4 @@ def _doubtful(kind: Type) -> bool:
 
 def _doubtful_inside(kind: Type) -> bool:
     """Also text, and times: how long they may be, and infinity, are checked of columns only."""
-    return kind.bounded or kind.name.startswith(("date", "time")) or _doubtful(kind)
+    return kind.is_bounded or kind.name.startswith(("date", "time")) or _doubtful(kind)

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.sink.publish import Publisher, records_of
 from dataflow_assets.connectors.trino.sink.recovery import (
     UnknownEnd,
     ends_of,
-    forgotten,
+    forgotten_end,
     have_committed,
     unknown,
 )
@@ -43,8 +43,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState, owned
-from dataflow_assets.sdk.server_failure import Fault, translated
+from dataflow_assets.sdk.branch_state import BranchState, check_owner
+from dataflow_assets.sdk.server_failure import Fault, translate_errors
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 log = logging.getLogger(__name__)
@@ -69,16 +69,16 @@ class TrinoSinkSession(StoredSession):
         self._commits = 0
         self._unknown: UnknownEnd | None = None
         self._suspects = Suspects()
-        with translated(f"opening {sink.address()}"):
+        with translate_errors(f"opening {sink.address()}"):
             self._client = Client(sink, "dataflow-assets")
         self._stage = SpanStage(self._client, self._place, target.id)
         self._checkpoints = CheckpointTable(self._client, sink, target)
         try:
-            with translated(f"opening {sink.address()}"):
+            with translate_errors(f"opening {sink.address()}"):
                 self._find(sink)
                 self._checkpoints.create()
             super().__init__(sink, target, run)
-            with translated(f"opening {sink.address()}"):
+            with translate_errors(f"opening {sink.address()}"):
                 self._stage.drop_older(self.checkpoint.epoch)
             keep_small(sink, self._checkpoints.place, target.id)
             self._tell()
@@ -98,41 +98,41 @@ class TrinoSinkSession(StoredSession):
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        with translated(f"creating {self._sink.address()}"):
+        with translate_errors(f"creating {self._sink.address()}"):
             create_table.create(self._client, self._sink, self._place, sample)
             self._find(self._sink)
         self._tell()
-        self._state = self.record(self._owning(lambda found: found.adopted(self.identity)))
+        self._state = self.record(self._owning(lambda found: found.adopt(self.identity)))
 
     @override
     def holds_rows(self) -> bool:
-        with translated(f"looking into {self._sink.address()}"):
+        with translate_errors(f"looking into {self._sink.address()}"):
             return self._table is not None and holds_rows(self._client, self._place)
 
     @override
     def read(self) -> BranchState | None:
-        with translated(f"reading the checkpoint of {self._sink.address()}"):
+        with translate_errors(f"reading the checkpoint of {self._sink.address()}"):
             found = self._checkpoints.load()
         return found.state if found else None
 
     @override
     def record(self, step: StateChange) -> BranchState:
-        with translated(f"storing the checkpoint of {self._sink.address()}"):
+        with translate_errors(f"storing the checkpoint of {self._sink.address()}"):
             return self._checkpoints.move(step).state
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """A statement that has not begun by now fails; those that have are waited for."""
-        with translated(f"storing the checkpoint of {self._sink.address()}"):
+        with translate_errors(f"storing the checkpoint of {self._sink.address()}"):
             if empty:
                 others = self._checkpoints.others(self.identity)
                 refuse_shared(self._target, self._sink.address(), others)
                 if self._table is not None:
                     self._emptying().check()
             changes = {"emptying": True} if empty else {}
-            stored = self._settled(self._checkpoints.move(step, **changes))
+            stored = self._settle(self._checkpoints.move(step, **changes))
             if stored.document.emptying:
-                stored = self._emptied(stored)
+                stored = self._empty_table(stored)
         return stored.state
 
     @override
@@ -161,7 +161,7 @@ class TrinoSinkSession(StoredSession):
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         texts = [text for receipt in receipts for text in receipt.staged]
-        staged = [self._stage.left(decode_json(text, stage.Staged)) for text in texts]
+        staged = [self._stage.without_stored(decode_json(text, stage.Staged)) for text in texts]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
             return self.record(step)
@@ -170,7 +170,7 @@ class TrinoSinkSession(StoredSession):
             self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
         )
         what = f"writing {records_of(receipts)} to {self._sink.address()}"
-        with translated(what):
+        with translate_errors(what):
             source = publisher.source(self._stage.place, staged)
             self._stage.note(source.attempts)
             try:
@@ -198,8 +198,8 @@ class TrinoSinkSession(StoredSession):
             capabilities.check_upsert(self._table, self._able, sink.key)
             capabilities.check_mark(self._table, sink.soft)
 
-    def _settled(self, stored: Stored) -> Stored:
-        """What an earlier driver has left open is decided: its rows are there, or never will be.
+    def _settle(self, stored: Stored) -> Stored:
+        """Decides what an earlier driver has left open: its rows are there, or never will be.
 
         Where nobody can tell, `begin` says so for a flow that appends, until a restart makes
         nothing of what was read before. Upserts go on as if that statement had not committed: a
@@ -207,7 +207,7 @@ class TrinoSinkSession(StoredSession):
 
         Raises TakenOver where another driver has come while the end of a query was waited for.
         """
-        flow, asked = self._target.flow, stored.undecided
+        flow, asked = self._target.flow, stored.doubts
         appends = not self._sink.upsert_mode
         committed = have_committed(
             self._client, self._table, self._able, asked, flow, prove=appends
@@ -215,7 +215,7 @@ class TrinoSinkSession(StoredSession):
         ends = ends_of(asked, committed, stored.document.checkpoint)
         self._unknown = None
         if ends.stored is not None:
-            return self._continued(stored, ends.stored.query)
+            return self._continue(stored, ends.stored.query)
         if ends.unknown and appends:
             after = [self._checkpoints.after(stored.document, one.query) for one in ends.unknown]
             known, query = stored.document.checkpoint, ends.unknown[0].query
@@ -225,15 +225,17 @@ class TrinoSinkSession(StoredSession):
             log.warning(_REPEATED, flow, doubt.query, self._place)
         return self._doubting(stored, ends.failed)
 
-    def _continued(self, stored: Stored, query: str) -> Stored:
+    def _continue(self, stored: Stored, query: str) -> Stored:
         """From where a statement has come whose rows are there."""
         known, after = stored.document.checkpoint, self._checkpoints.after(stored.document, query)
         if after is not None:
             now = replace(after, epoch=known.epoch, run=known.run)
-            return self._moved(stored, partial(_become, now), **DECIDED)
+            return self._move_checkpoint(stored, partial(_become, now), **DECIDED)
         # Raises TakenOver, if the driver that has taken over has removed the row.
-        stored = self._moved(stored, _as_it_is)
-        self._unknown = forgotten(self._place, query, self._checkpoints.place, self._target.flow)
+        stored = self._move_checkpoint(stored, _as_it_is)
+        self._unknown = forgotten_end(
+            self._place, query, self._checkpoints.place, self._target.flow
+        )
         return stored
 
     def _doubting(self, stored: Stored, failed: Sequence[str]) -> Stored:
@@ -246,19 +248,19 @@ class TrinoSinkSession(StoredSession):
         if not document.whole and aside == document.aside:
             return stored
         self._checkpoints.doubts.keep(whole, epoch)
-        return self._moved(stored, _as_it_is, **{**DECIDED, "aside": aside})
+        return self._move_checkpoint(stored, _as_it_is, **{**DECIDED, "aside": aside})
 
-    def _emptied(self, stored: Stored) -> Stored:
+    def _empty_table(self, stored: Stored) -> Stored:
         """Takes the rows out while the checkpoint's row is this session's."""
         reach("trino.emptying")
         if self._table is not None:
             self._emptying().delete(stored.stamp)
-        return self._moved(stored, _as_it_is, emptying=False)
+        return self._move_checkpoint(stored, _as_it_is, emptying=False)
 
     def _emptying(self) -> Emptying:
         return Emptying(self._client, self._target.flow, self._place, self._checkpoints)
 
-    def _moved(
+    def _move_checkpoint(
         self, stored: Stored, change: Callable[[BranchState], BranchState], **changes: object
     ) -> Stored:
         """Stores a change under the epoch of what was stored; a session that opens has no other.
@@ -267,7 +269,7 @@ class TrinoSinkSession(StoredSession):
         """
         epoch, place = stored.document.checkpoint.epoch, self._sink.address()
         return self._checkpoints.move(
-            lambda found: change(owned(self._target.flow, found, epoch, self._run, place)),
+            lambda found: change(check_owner(self._target.flow, found, epoch, self._run, place)),
             **changes,
         )
 

@@ -50,7 +50,7 @@ class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
     @override
     @classmethod
     def stored_type(cls, column: pa.Field) -> str:
-        return types.declared(column)
+        return types.declaration(column)
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:

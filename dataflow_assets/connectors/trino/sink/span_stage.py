@@ -33,7 +33,7 @@ class SpanStage:
         """All rows of these attempts are in it, also those that receipts have brought."""
         self._here.update(attempts)
 
-    def left(self, staged: Staged) -> Staged:
+    def without_stored(self, staged: Staged) -> Staged:
         """Without the rows that are in it: they must not be put there once more."""
         return (
             msgspec.structs.replace(staged, inline="") if staged.attempt in self._here else staged

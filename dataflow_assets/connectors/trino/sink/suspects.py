@@ -94,7 +94,7 @@ class Suspects:
         """
         if not self._searches:
             self._stored = False
-        self._store(self._reached(span, receipts), receipts, publish)
+        self._store(self._up_to_bounds(span, receipts), receipts, publish)
 
     def _store(self, span: Span, receipts: Sequence[Receipt], publish: Publish) -> None:
         """The halves of the partitions where all are refused; of one partition less of it."""
@@ -115,7 +115,7 @@ class Suspects:
             theirs = [one for one in receipts if one.partition in names]
             self._store(replace(span, slices=slices), theirs, publish)
 
-    def _reached(self, span: Span, receipts: Sequence[Receipt]) -> Span:
+    def _up_to_bounds(self, span: Span, receipts: Sequence[Receipt]) -> Span:
         """The span up to where writers have come that were bounded."""
         ends = {one.partition: one.position for one in receipts if one.partition in self._searches}
         slices = tuple(
@@ -131,7 +131,7 @@ class Suspects:
 
         Raises the error of the refusal where one record is alone, and may not be at fault.
         """
-        staged, name = _staged(receipt), receipt.partition
+        staged, name = _parse_staged(receipt), receipt.partition
         if staged.records > 1:
             known = self._searches.get(name)
             whole = max(staged.records, known.whole if known else 0)
@@ -145,7 +145,7 @@ class Suspects:
 
     def _count(self, span: Span, receipts: Sequence[Receipt]) -> None:
         """The rows of a part of a span are stored."""
-        records = {one.partition: _staged(one).records for one in receipts}
+        records = {one.partition: _parse_staged(one).records for one in receipts}
         self._stored = self._stored or any(records.values())
         for name in (piece.partition for piece in span.slices):
             search = self._searches.get(name)
@@ -154,11 +154,11 @@ class Suspects:
                 self._refused.pop(name, None)
 
 
-def _staged(receipt: Receipt) -> Staged:
+def _parse_staged(receipt: Receipt) -> Staged:
     return decode_json(receipt.staged[0], Staged) if receipt.staged else Staged("", 0)
 
 
-def bounded(chunk: Chunk, bound: Bound, taken: int) -> tuple[Chunk, int]:
+def bound_chunk(chunk: Chunk, bound: Bound, taken: int) -> tuple[Chunk, int]:
     """Returns what a writer takes of a chunk, and how many records with rows that are.
 
     Called inside tasks, for each chunk of a partition in which a record is searched for.
@@ -180,12 +180,12 @@ def bounded(chunk: Chunk, bound: Bound, taken: int) -> tuple[Chunk, int]:
     rows = chunk.rows.slice(0, int(np.searchsorted(offsets, seen)))
     bad = pc.is_in(rows.column(OFFSET), pa.array([*bound.refused], pa.int64()))
     rejected = [one for one in chunk.rejected if one.offset < seen]
-    rejected += _rejected(rows.filter(bad), bound.refused, chunk.sent)
+    rejected += _rejections(rows.filter(bad), bound.refused, chunk.sent)
     kept = replace(chunk, rows=rows.filter(pc.invert(bad)), rejected=rejected, seen=seen)
     return kept, min(left, len(records))
 
 
-def _rejected(
+def _rejections(
     rows: pa.RecordBatch, refused: Mapping[int, str], sent: Mapping[int, Sent]
 ) -> list[Rejection]:
     offsets = rows.column(OFFSET).to_pylist()

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.error_sink import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
-from dataflow_assets.connectors.trino.sink.suspects import Bound, bounded
+from dataflow_assets.connectors.trino.sink.suspects import Bound, bound_chunk
 from dataflow_assets.connectors.trino.table.stage import Chunks, length_of
 from dataflow_assets.connectors.trino.table.table import Column, Place
 from dataflow_assets.contracts import (
@@ -39,10 +39,10 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.sdk.checkpoint import uncovered
+from dataflow_assets.sdk.checkpoint import without_covered
 from dataflow_assets.sdk.key_folding import deletes
 from dataflow_assets.sdk.rejected_records import settle
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 _APPENDED = "the table is appended to only: a delete has no meaning"
 _NO_DELETES = (
@@ -69,7 +69,7 @@ class TrinoWriter(Writer):
         failpoints.arm(ticket.failpoint)
         self._sink, self._ticket, self._piece = sink, ticket, piece
         self._names = [column.name for column in ticket.columns]
-        with translated(self._what):
+        with translate_errors(self._what):
             self._client = Client(sink, "dataflow-write")
         attempt, most = uuid.uuid4().hex, sink.max_statement_length
         self._chunks = Chunks(self._client, ticket.stage, attempt, most)
@@ -92,23 +92,23 @@ class TrinoWriter(Writer):
     def write(self, chunk: Chunk) -> None:
         if self._ends:
             return
-        left = uncovered(chunk, self._piece, self._position)
+        left = without_covered(chunk, self._piece, self._position)
         if left is not None and self._bound is not None:
-            left, taken = bounded(left, self._bound, self._taken)
+            left, taken = bound_chunk(left, self._bound, self._taken)
             self._taken, self._ends = self._taken + taken, left.seen < chunk.seen
         self._seen = chunk.seen if left is None else left.seen
         if left is not None:
-            with translated(self._what):
+            with translate_errors(self._what):
                 self._write(left)
             failpoints.reach("trino.write")
 
     def _write(self, chunk: Chunk) -> None:
-        rows, refused = self._accepted(chunk.rows)
+        rows, refused = self._accept(chunk.rows)
         texts = [line.decode() for line in lines(rows, self._names, *_system(rows))]
         lengths = [length_of(text) for text in texts]
         bad = _too_long(lengths, self._chunks.longest)
         fitting = [row for row in range(len(texts)) if row not in bad]
-        tried = self._trial.refused([texts[row] for row in fitting])
+        tried = self._trial.refused_rows([texts[row] for row in fitting])
         bad |= {fitting[at]: reason for at, reason in tried.items()}
         good = [row for row in range(len(texts)) if row not in bad]
         for row in good:
@@ -127,7 +127,7 @@ class TrinoWriter(Writer):
             self._first = int(found[0])
         self._records += len(found)
 
-    def _accepted(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
+    def _accept(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         """Without the deletes that mean nothing here."""
         deleted = deletes(rows)
         if not deleted.any() or (self._sink.upsert_mode and self._sink.traits.takes_deletes):
@@ -142,7 +142,7 @@ class TrinoWriter(Writer):
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
             return Receipt(target.branch, piece.partition, None, Totals())
-        with translated(self._what):
+        with translate_errors(self._what):
             settle(target, piece, self._rejected, self._beside)
             staged = self._chunks.handed_over(lacks=self._lacks)
         staged = msgspec.structs.replace(staged, records=self._records, first=self._first)

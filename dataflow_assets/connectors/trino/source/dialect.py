@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.client import quote
-from dataflow_assets.connectors.trino.encode import typed
+from dataflow_assets.connectors.trino.encode import typed_value
 from dataflow_assets.connectors.trino.source.relation import TrinoColumn
 from dataflow_assets.sdk.polling import ticks
 from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation
@@ -31,7 +31,7 @@ class TrinoDialect(SqlDialect[TrinoColumn]):
 
     @override
     def value(self, column: TrinoColumn, text: str, binds: Binds) -> str:
-        return typed(text, column.kind.spelled)
+        return typed_value(text, column.kind.spelling)
 
     @override
     def now(self, relation: Relation) -> str:

@@ -46,7 +46,7 @@ class TrinoColumn(SqlColumn):
     @property
     @override
     def selection(self) -> str:
-        return types.selected(self.sql, self.type)
+        return types.select_expression(self.sql, self.type)
 
     @override
     def field(self, name: str) -> pa.Field:
@@ -92,13 +92,13 @@ def describe(client: Client, source: TrinoSourceOptions) -> SqlRelation[TrinoCol
     """Describes the source as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query(), None
-        found: Sequence[tuple[str, str]] = client.described(f"SELECT * FROM {base}")  # noqa: S608 - the manifest's own query
+        found: Sequence[tuple[str, str]] = client.describe(f"SELECT * FROM {base}")  # noqa: S608 - the manifest's own query
     else:
         place = place_of(source)
         table = find(client, place)
         if table is None:
             raise source.no_table()
-        base, own = place.quoted, table.identity
+        base, own = place.quoted_name, table.identity
         found = [(column.name, column.type) for column in table.columns]
     columns = tuple(TrinoColumn(name, kind) for name, kind in found)
     if source.verbatim:
@@ -121,6 +121,6 @@ def _check_order(*columns: TrinoColumn) -> None:
         kind = column.kind
         if kind.has(*_UNORDERED) or (kind.name in {_ZONED, _NAIVE} and kind.digits > _LONGEST):
             raise PermanentError(
-                f"column {column.name} has the type {kind.spelled}, by which rows cannot be put in "
-                "order: name another one as orderByColumn or changeTrackingColumn"
+                f"column {column.name} has the type {kind.spelling}, by which rows cannot be "
+                "put in order: name another one as orderByColumn or changeTrackingColumn"
             )

@@ -77,7 +77,7 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
             that is missing would make of exactly once at least once. Or the table is one of Nessie
             without any snapshot.
     """
-    hidden = table.place.hidden("snapshots")
+    hidden = table.place.metadata_table("snapshots")
     snapshots = _works(client, _LISTED.format(snapshots=hidden), f"SELECT from {hidden}")
     rights = "SELECT, INSERT, UPDATE and DELETE" if key else "SELECT and INSERT"
     why = _works(client, _merge(table, key), f"{rights} on {table.place}")
@@ -90,7 +90,7 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
 
 def _of_iceberg(client: Client, table: Table) -> dict[str, str]:
     """The properties. All that is read later is tried: a statement in doubt needs each answer."""
-    for hidden in (table.place.hidden(name) for name in _HIDDEN):
+    for hidden in (table.place.metadata_table(name) for name in _HIDDEN):
         with _check_right(f"SELECT from {hidden}"):
             client.run(_READ.format(hidden=hidden))
     return _properties(client, table)
@@ -98,11 +98,11 @@ def _of_iceberg(client: Client, table: Table) -> dict[str, str]:
 
 def _properties(client: Client, table: Table) -> dict[str, str]:
     sql = _PROPERTIES.format(
-        properties=table.place.hidden("properties"),
+        properties=table.place.metadata_table("properties"),
         isolation=literal(ISOLATION),
         nessie=literal(_OF_NESSIE),
     )
-    with _check_right(f"SELECT from {table.place.hidden('properties')}"):
+    with _check_right(f"SELECT from {table.place.metadata_table('properties')}"):
         return {str(key): str(value) for key, value in client.rows(sql)}
 
 
@@ -132,7 +132,7 @@ def _merge(table: Table, key: Sequence[str]) -> str:
     values = ", ".join(f"s.{quote(name)}" for name in names)
     clauses.append(f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})")  # noqa: S608 - quoted
     same = f"t.{first} = s.{first}"
-    return _MERGE.format(target=table.place.quoted, same=same, clauses=" ".join(clauses))
+    return _MERGE.format(target=table.place.quoted_name, same=same, clauses=" ".join(clauses))
 
 
 def _works(client: Client, sql: str, right: str) -> str:

@@ -55,7 +55,7 @@ class CheckpointTable:
             self._make()
 
     def _make(self) -> None:
-        made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({_COLUMNS})"
+        made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted_name} ({_COLUMNS})"
         try:
             self._client.create(made + _BY_BRANCH)
         except Failure as failure:
@@ -66,7 +66,7 @@ class CheckpointTable:
     def load(self) -> Stored | None:
         """The row as it is now; None where there is none."""
         found = self._client.rows(
-            f"SELECT stamp, state FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
+            f"SELECT stamp, state FROM {self.place.quoted_name} WHERE {self._where}"  # noqa: S608 - quoted
         )
         rows = [Stored(stamp, parse(state)) for stamp, state in found]
         self._seen = self._choose_row(rows) if len(rows) > 1 else next(iter(rows), None)
@@ -167,11 +167,11 @@ class CheckpointTable:
         return f"(SELECT IF(count(*) > 0, true, {refused}) FROM {self._row_with_stamp(stamp)})"  # noqa: S608
 
     def _row_with_stamp(self, stamp: str) -> str:
-        return f"{self.place.quoted} WHERE {self._where} AND stamp = {literal(stamp)}"
+        return f"{self.place.quoted_name} WHERE {self._where} AND stamp = {literal(stamp)}"
 
     def others(self, identity: str | None) -> dict[str, str]:
         """By the other flows into the table of this identity: what removes a checkpoint."""
-        found = self._client.rows(f"SELECT id, flow, state FROM {self.place.quoted}")  # noqa: S608
+        found = self._client.rows(f"SELECT id, flow, state FROM {self.place.quoted_name}")  # noqa: S608
         return {
             flow: f"DELETE FROM {self.place} WHERE id = {literal(name)}"  # noqa: S608 - is shown only
             for name, flow, state in found
@@ -187,11 +187,11 @@ class CheckpointTable:
         if found is None:
             names = f"{literal(self._target.id)}, {literal(self._target.flow)}"
             given = f"SELECT {names}, BIGINT '{epoch}', {stamp}, {state}"
-            none = f"NOT EXISTS (SELECT 1 FROM {self.place.quoted} WHERE {self._where})"  # noqa: S608
-            return f"INSERT INTO {self.place.quoted} {given} WHERE {none}"
+            none = f"NOT EXISTS (SELECT 1 FROM {self.place.quoted_name} WHERE {self._where})"  # noqa: S608
+            return f"INSERT INTO {self.place.quoted_name} {given} WHERE {none}"
         values = f"epoch = {epoch}, stamp = {stamp}, state = {state}"
         held = f"{self._where} AND stamp = {literal(found.stamp)}"
-        return f"UPDATE {self.place.quoted} SET {values} WHERE {held}"  # noqa: S608 - quoted
+        return f"UPDATE {self.place.quoted_name} SET {values} WHERE {held}"  # noqa: S608 - quoted
 
     def _is(self, stamp: str) -> bool:
         found = self.load()
@@ -200,7 +200,7 @@ class CheckpointTable:
     def _alone(self, stored: Stored) -> Stored | None:
         """The first row of a branch: of two that were made at once both go."""
         stamps = self._client.rows(
-            f"SELECT stamp FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
+            f"SELECT stamp FROM {self.place.quoted_name} WHERE {self._where}"  # noqa: S608 - quoted
         )
         if [stored.stamp] == [stamp for (stamp,) in stamps]:
             return stored
@@ -234,7 +234,7 @@ def peek(
     place = place_of(sink)
     named = ", ".join(literal(target.id) for target in targets)
     try:
-        found = client.rows(f"SELECT id, state FROM {place.quoted} WHERE id IN ({named})")  # noqa: S608
+        found = client.rows(f"SELECT id, state FROM {place.quoted_name} WHERE id IN ({named})")  # noqa: S608
     except Failure as failure:
         if failure.name not in MISSING:
             raise

@@ -54,7 +54,7 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
 
 def _count(client: Client, place: Place, branch: str, seconds: int) -> tuple[int, int]:
     """Files of the branch, and snapshots that nobody reads any more."""
-    partitions, snapshots = place.hidden("partitions"), place.hidden("snapshots")
+    partitions, snapshots = place.metadata_table("partitions"), place.metadata_table("snapshots")
     mine = f"partition.id = {literal(branch)}"
     aged = f"committed_at < current_timestamp - INTERVAL '{seconds}' SECOND"
     files = f"SELECT sum(file_count) FROM {partitions} WHERE {mine}"  # noqa: S608 - quoted
@@ -65,11 +65,11 @@ def _count(client: Client, place: Place, branch: str, seconds: int) -> tuple[int
 
 def _rewrite(client: Client, place: Place, branch: str) -> None:
     where = f"WHERE id = {literal(branch)}"
-    client.run(f"ALTER TABLE {place.quoted} EXECUTE optimize {where}")
+    client.run(f"ALTER TABLE {place.quoted_name} EXECUTE optimize {where}")
 
 
 def _expire(client: Client, place: Place, seconds: int) -> None:
     least = f"{quote(place.catalog)}.expire_snapshots_min_retention"
     client.run(f"SET SESSION {least} = '{seconds}s'")
     expire = f"expire_snapshots(retention_threshold => '{seconds}s')"
-    client.run(f"ALTER TABLE {place.quoted} EXECUTE {expire}")
+    client.run(f"ALTER TABLE {place.quoted_name} EXECUTE {expire}")

@@ -54,7 +54,7 @@ def entries(client: Client, table: Table, bases: Mapping[str, str | None]) -> li
     if not known:
         return []
     sql = _ENTRIES.format(
-        entries=table.place.hidden("entries"),
+        entries=table.place.metadata_table("entries"),
         queries="|".join(bases),
         bases=", ".join(map(literal, known)),
     )

@@ -28,7 +28,7 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
     if not sink.auto_create_table:
         raise sink.no_table()
     fields = sink.raw_columns(sample) if sink.raw_mode else _columns(sink, sample)
-    wanted = {f.name: sink.columns.get(f.name) or types.declared(f) for f in fields}
+    wanted = {f.name: sink.columns.get(f.name) or types.declaration(f) for f in fields}
     wanted |= {name: kind for name, kind in sink.columns.items() if name not in wanted}
     if sink.soft is not None:
         wanted.setdefault(sink.soft, MARK)
@@ -115,7 +115,7 @@ def _try_types(client: Client, place: Place, wanted: dict[str, str]) -> dict[str
     trial = place.beside(f"dataflow_types_{uuid.uuid4().hex[:12]}")
     values = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in wanted.items())
     try:
-        client.run(f"CREATE TABLE {trial.quoted} AS SELECT {values} WITH NO DATA")
+        client.run(f"CREATE TABLE {trial.quoted_name} AS SELECT {values} WITH NO DATA")
         table = find(client, trial)
     finally:
         drop(client, trial)
@@ -135,8 +135,10 @@ def _make(client: Client, place: Place, kinds: dict[str, str], docs: dict[str, s
 
     told = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
     try:
-        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed(told)})")
+        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed(told)})")
     except Failure as failure:
         if failure.transient or not docs:
             raise
-        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed([''] * len(kinds))})")
+        client.create(
+            f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed([''] * len(kinds))})"
+        )

@@ -89,7 +89,7 @@ class Stored:
         return BranchState(self.document.checkpoint, self.document.intent)
 
     @property
-    def undecided(self) -> tuple[Doubt, ...]:
+    def doubts(self) -> tuple[Doubt, ...]:
         """All statements that may have written rows, the last one first."""
         return self.document.undecided
 

@@ -49,12 +49,12 @@ class Doubts:
         """
         rows = [self._row(one, epoch) for one in statements]
         for values in divide(rows, room(self.most)):
-            self.client.run(f"INSERT INTO {self.place.quoted} VALUES {', '.join(values)}")  # noqa: S608 - quoted
+            self.client.run(f"INSERT INTO {self.place.quoted_name} VALUES {', '.join(values)}")  # noqa: S608 - quoted
 
     def checkpoint(self, query: str) -> Checkpoint | None:
         """What is true if this statement has stored its rows; None where the row is gone."""
         found = self.client.value(
-            f"SELECT state FROM {self.place.quoted} "  # noqa: S608 - quoted
+            f"SELECT state FROM {self.place.quoted_name} "  # noqa: S608 - quoted
             f"WHERE id = {literal(self.id)} AND stamp = {literal(query)} LIMIT 1"
         )
         return parse(str(found)).checkpoint if found else None
@@ -70,8 +70,9 @@ class Doubts:
         """
         mine = f"id = {literal(self.id)}"
         with suppress(*ANY):
-            self.client.run(f"DELETE FROM {self.place.quoted} WHERE {mine} AND epoch <= {epoch}")  # noqa: S608 - quoted
-            self.client.run(f"ALTER TABLE {self.place.quoted} EXECUTE optimize WHERE {mine}")
+            place = self.place.quoted_name
+            self.client.run(f"DELETE FROM {place} WHERE {mine} AND epoch <= {epoch}")  # noqa: S608
+            self.client.run(f"ALTER TABLE {place} EXECUTE optimize WHERE {mine}")
 
     def _row(self, statement: Pending, epoch: int) -> str:
         state = msgspec.json.encode(Document(statement.checkpoint)).decode()

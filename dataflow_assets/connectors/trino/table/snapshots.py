@@ -25,7 +25,7 @@ _WRITTEN = "SELECT DISTINCT regexp_extract(file_path, '/({queries})-', 1) "
 
 def head(client: Client, table: Table) -> str | None:
     """The id of the table's current snapshot; None for a table without any. Raises Failure."""
-    found = client.value(_HEAD.format(refs=table.place.hidden("refs")))
+    found = client.value(_HEAD.format(refs=table.place.metadata_table("refs")))
     return None if found is None else str(found)
 
 
@@ -66,7 +66,7 @@ def have_stored(
 def _by_snapshots(
     client: Client, table: Table, bases: Mapping[str, str | None], current: str | None
 ) -> dict[str, bool | None]:
-    sql = _LINE.format(query=_QUERY, snapshots=table.place.hidden("snapshots"))
+    sql = _LINE.format(query=_QUERY, snapshots=table.place.metadata_table("snapshots"))
     line = client.rows(sql)
     before = {own: parent for own, parent, _ in line}
     unbroken = {query: reaches(before, current, base) for query, base in bases.items()}
@@ -112,7 +112,7 @@ def unless_committed(table: Table, queries: Sequence[str]) -> str:
 
     The table is asked twice, whatever the number of queries: Trino limits the stages of a query.
     """
-    listed, named = table.place.hidden("snapshots"), ", ".join(map(literal, queries))
+    listed, named = table.place.metadata_table("snapshots"), ", ".join(map(literal, queries))
     unlisted = f"NOT EXISTS (SELECT 1 FROM {listed} WHERE {_QUERY} IN ({named}))"  # noqa: S608 - quoted
     return f"{unlisted} AND NOT EXISTS (SELECT 1 {_fill(_FILES, table, queries)})"
 
@@ -125,4 +125,4 @@ def _with_files(client: Client, table: Table, queries: Sequence[str]) -> set[str
 
 def _fill(sql: str, table: Table, queries: Sequence[str]) -> str:
     """Ids of queries are letters, digits and underscores."""
-    return sql.format(files=table.place.hidden("files"), queries="|".join(queries))
+    return sql.format(files=table.place.metadata_table("files"), queries="|".join(queries))

@@ -76,7 +76,7 @@ class Chunks:
         if not self._chunks:
             create(self.client, self.place)
         values = f"{literal(self.attempt)}, {self._chunks}, {literal(self._text())}"
-        self.client.run(f"INSERT INTO {self.place.quoted} VALUES ({values})")  # noqa: S608 - quoted
+        self.client.run(f"INSERT INTO {self.place.quoted_name} VALUES ({values})")  # noqa: S608 - quoted
         self._lines, self._length, self._chunks = [], 0, self._chunks + 1
 
     def handed_over(self, *, lacks: bool) -> Staged:
@@ -91,7 +91,7 @@ class Chunks:
 
 def create(client: Client, place: Place) -> None:
     """Makes the stage where it is missing. Raises Failure."""
-    client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({_COLUMNS})")
+    client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({_COLUMNS})")
 
 
 def name(branch: str, epoch: int, unique: str) -> str:
@@ -107,7 +107,7 @@ def name(branch: str, epoch: int, unique: str) -> str:
 
 def drop(client: Client, place: Place) -> None:
     """Drops a stage, if there is one. Raises Failure."""
-    client.run(f"DROP TABLE IF EXISTS {place.quoted}")
+    client.run(f"DROP TABLE IF EXISTS {place.quoted_name}")
 
 
 def leftovers(client: Client, beside: Place, branch: str, epoch: int) -> list[Place]:
@@ -138,7 +138,7 @@ def _digest(branch: str) -> str:
 
 
 def _schema(place: Place) -> str:
-    return place.quoted.rpartition(".")[0]
+    return place.quoted_name.rpartition(".")[0]
 
 
 def gather(

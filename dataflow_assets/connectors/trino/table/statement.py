@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import listed, literal, quote
+from dataflow_assets.connectors.trino.client import literal, name_list, quote
 from dataflow_assets.connectors.trino.encode import value, wire
 from dataflow_assets.connectors.trino.table.stage import MOST_ROWS
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table
@@ -55,7 +55,7 @@ class Source:
         if not self.attempts:
             return unnested
         mine = ", ".join(map(literal, self.attempts))
-        kept = f"(SELECT * FROM {self.stage.quoted} WHERE attempt IN ({mine}))"  # noqa: S608
+        kept = f"(SELECT * FROM {self.stage.quoted_name} WHERE attempt IN ({mine}))"  # noqa: S608
         return f"{kept} AS stage CROSS JOIN {unnested}"
 
     @property
@@ -80,11 +80,11 @@ def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> st
     rows, given = source.sql(condition), _columns(len(names))
     if not guarded:
         chosen = f"SELECT {', '.join(given)} FROM ({rows})"  # noqa: S608 - names of our own
-        return f"INSERT INTO {table.place.quoted} ({listed(names)}) {chosen}"
+        return f"INSERT INTO {table.place.quoted_name} ({name_list(names)}) {chosen}"
     values = ", ".join(f"s.{name}" for name in given)
     return (
-        f"MERGE INTO {table.place.quoted} t USING ({rows}) s ON false "  # noqa: S608 - quoted
-        f"WHEN NOT MATCHED THEN INSERT ({listed(names)}) VALUES ({values})"
+        f"MERGE INTO {table.place.quoted_name} t USING ({rows}) s ON false "  # noqa: S608 - quoted
+        f"WHEN NOT MATCHED THEN INSERT ({name_list(names)}) VALUES ({values})"
     )
 
 
@@ -98,13 +98,13 @@ def replace(table: Table, source: Source, inside: str) -> str:
     """
     names = [column.name for column in source.columns]
     given = ", ".join(_columns(len(names)))
-    nulls = ", ".join(f"CAST(NULL AS {column.kind.spelled})" for column in source.columns)
+    nulls = ", ".join(f"CAST(NULL AS {column.kind.spelling})" for column in source.columns)
     rows = f"SELECT {given}, 0 AS {_GONE} FROM ({source.sql('true')})"  # noqa: S608 - names of our own
     values = ", ".join(f"s.{name}" for name in _columns(len(names)))
     return (
-        f"MERGE INTO {table.place.quoted} t USING ({rows} UNION ALL SELECT {nulls}, 1) s "  # noqa: S608
+        f"MERGE INTO {table.place.quoted_name} t USING ({rows} UNION ALL SELECT {nulls}, 1) s "  # noqa: S608
         f"ON s.{_GONE} = CASE WHEN {inside} THEN 1 END AND ({inside}) WHEN MATCHED THEN DELETE "
-        f"WHEN NOT MATCHED AND s.{_GONE} = 0 THEN INSERT ({listed(names)}) VALUES ({values})"
+        f"WHEN NOT MATCHED AND s.{_GONE} = 0 THEN INSERT ({name_list(names)}) VALUES ({values})"
     )
 
 
@@ -133,8 +133,8 @@ def merge(
     else:
         folded, deletes = _mark(source, condition, places, mark), ""
     return (
-        f"MERGE INTO {table.place.quoted} t USING ({folded}) s ON {same} {deletes}{updates}"  # noqa: S608 - quoted
-        f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed(names)}) VALUES ({values})"
+        f"MERGE INTO {table.place.quoted_name} t USING ({folded}) s ON {same} {deletes}{updates}"  # noqa: S608 - quoted
+        f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({name_list(names)}) VALUES ({values})"
     )
 
 

@@ -36,16 +36,16 @@ class Place:
     name: str
 
     @property
-    def quoted(self) -> str:
+    def quoted_name(self) -> str:
         return quote(self.catalog, self.schema, self.name)
 
     def beside(self, name: str) -> Place:
         """Another table of the same schema; `name$snapshots` is one of Iceberg's own."""
         return Place(self.catalog, self.schema, name)
 
-    def hidden(self, what: str) -> str:
+    def metadata_table(self, what: str) -> str:
         """A table of Iceberg about this one, as SQL takes it."""
-        return self.beside(f"{self.name}${what}").quoted
+        return self.beside(f"{self.name}${what}").quoted_name
 
     def __str__(self) -> str:
         return f"{self.catalog}.{self.schema}.{self.name}"
@@ -144,12 +144,12 @@ def _location(client: Client, place: Place) -> str:
     Who may only read the table is not shown how it is made, but where its metadata is.
     """
     try:
-        return _property(str(client.value(f"SHOW CREATE TABLE {place.quoted}")), "location")
+        return _property(str(client.value(f"SHOW CREATE TABLE {place.quoted_name}")), "location")
     except Failure as failure:
         if failure.transient or failure.name in MISSING:
             raise
     try:
-        file = client.value(f"SELECT max(file) FROM {place.hidden('metadata_log_entries')}")  # noqa: S608
+        file = client.value(f"SELECT max(file) FROM {place.metadata_table('metadata_log_entries')}")  # noqa: S608
     except Failure as failure:
         if failure.transient:
             raise

@@ -72,7 +72,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     """
     values = ConnectValues(_known_keys(document, notes), notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
-    topics = dict.fromkeys(values.listed("topics", "the topics to read, separated by commas"))
+    topics = dict.fromkeys(values.list_of("topics", "the topics to read, separated by commas"))
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             notes.wrong((document, "topics"), "a topic has letters, digits, `.`, `_` and `-`")
@@ -163,7 +163,7 @@ def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
         places: dict[str, Where] = {**plan.places, "topic": where}
         if plan.value is not None and "schema.registry.url" in plan.value.settings:
             places["schema_registry"] = plan.value.settings["schema.registry.url"][1]
-        notes.refused(error, places, plan.places.get("brokers", where))
+        notes.refuse(error, places, plan.places.get("brokers", where))
     return None
 
 
@@ -198,7 +198,7 @@ def _rejects(values: ConnectValues, reached: Mapping[str, Any]) -> Rejects:
         try:
             return Rejects("errors", KafkaSink(**{**shared, **own}))
         except ValidationError as error:
-            values.notes.refused(error, {}, (values.document, key))
+            values.notes.refuse(error, {}, (values.document, key))
     return Rejects(way or ("table" if tolerated else "fail"))  # type: ignore[arg-type]
 
 

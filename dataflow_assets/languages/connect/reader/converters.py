@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.connect.reader.steps import step
@@ -133,7 +133,10 @@ def login(
         notes.wrong(where, wrong)
         return {}
     (first, second), (one, other) = names, found.groups()
-    return {**referred(first, one, where, notes), **referred(second, other, where, notes)}
+    return {
+        **field_or_reference(first, one, where, notes),
+        **field_or_reference(second, other, where, notes),
+    }
 
 
 def _authentication(

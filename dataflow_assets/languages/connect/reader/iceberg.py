@@ -73,7 +73,7 @@ class IcebergTables:
     def read(cls, values: ConnectValues) -> IcebergTables:
         """Called once for a file; what is wrong is in the notes afterwards."""
         notes, document = values.notes, values.document
-        tables = values.listed("iceberg.tables", "namespace.table, separated by commas")
+        tables = values.list_of("iceberg.tables", "namespace.table, separated by commas")
         route = values.text("iceberg.tables.route-field")
         words = {table: _words(values, table) if route else () for table in tables}
         found = cls(values, tables, route, words)
@@ -172,7 +172,7 @@ class IcebergTables:
             sink.address()
         except ValidationError as error:
             places = {name: (values.document, f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
-            values.notes.refused(error, places, where)
+            values.notes.refuse(error, places, where)
         except (DataflowError, ValueError) as error:
             values.notes.wrong(where, str(error))
         else:
@@ -186,7 +186,7 @@ class IcebergTables:
     def _catalog(self) -> dict[str, Any]:
         """Reads the fields that say where the catalog and the files are."""
         values = self.values
-        values.required(f"{_CATALOG}uri", "the catalog's address, like https://catalog:8181")
+        values.require(f"{_CATALOG}uri", "the catalog's address, like https://catalog:8181")
         plain = {name: values.text(f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
         found: dict[str, Any] = {name: text for name, text in plain.items() if text}
         for key, name in _SECRET.items():

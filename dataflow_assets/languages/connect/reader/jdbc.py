@@ -148,7 +148,7 @@ class JdbcSink:
 
     def _sink(self, topic: str) -> JdbcTable | None:
         values, notes, where = self.values, self.values.notes, self.where("connection.url")
-        url = values.required("connection.url", "like jdbc:postgresql://host:5432/database")
+        url = values.require("connection.url", "like jdbc:postgresql://host:5432/database")
         if not url or mentions(url):  # which has its finding
             return None
         lower = self.debezium and not values.flag("quote.identifiers")
@@ -167,7 +167,7 @@ class JdbcSink:
             )
             sink.address()
         except ValidationError as error:
-            notes.refused(error, {"table": self.where("format")}, where)
+            notes.refuse(error, {"table": self.where("format")}, where)
         except (DataflowError, ValueError) as error:
             notes.wrong(where, str(error))
         else:

@@ -103,7 +103,7 @@ def apply_transforms(document: Document, first: Transformed, notes: Notes) -> Tr
                 message = "is not supported for this transform: remove it"
                 notes.wrong((document, f"transforms.{smt.name}.{key}"), message, key=True)
         except ValidationError as error:
-            notes.refused(error, {}, where)
+            notes.refuse(error, {}, where)
         except ValueError as error:
             notes.wrong(where, str(error))
     return found

@@ -7,12 +7,12 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Positions, Run, TakesOver, Target
 from dataflow_assets.languages.justone.postgresql import state_table
 from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 
 class JustOneSession(PostgresqlSinkSession, TakesOver):
@@ -24,7 +24,7 @@ class JustOneSession(PostgresqlSinkSession, TakesOver):
         """`names`: of the columns that are written."""
         self._names = names
         self._texts: pa.Schema | None = None
-        with translated(f"opening {sink.address()}"), lent(sink.dsn()) as link:
+        with translate_errors(f"opening {sink.address()}"), lend(sink.dsn()) as link:
             state_table.check_version(link, str(sink.address()))
         super().__init__(sink, target, run)
 
@@ -38,7 +38,7 @@ class JustOneSession(PostgresqlSinkSession, TakesOver):
     def inheritance(self) -> Positions:
         topic = self._target.source
         reading = f"reading JustOne's state of {self._sink.address()}"
-        with translated(reading), lent(self._sink.dsn()) as link:
+        with translate_errors(reading), lend(self._sink.dsn()) as link:
             found = state_table.offsets(link, self._schema, self._name, topic)
         failpoints.reach("justone.inherited")
         return {str(partition): offset for partition, offset in sorted(found.items())}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
 from dataflow_assets.contracts import Positions, Run, ShowsInheritance, SinkSession, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.justone.postgresql.session import JustOneSession
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 
 class JustOneSink(LoginSink, ShowsInheritance):
@@ -29,7 +29,10 @@ class JustOneSink(LoginSink, ShowsInheritance):
     def inheritance(self, target: Target) -> Positions | None:
         from dataflow_assets.languages.justone.postgresql import state_table
 
-        with translated(f"reading JustOne's state of {self.address()}"), lent(self.dsn()) as link:
+        with (
+            translate_errors(f"reading JustOne's state of {self.address()}"),
+            lend(self.dsn()) as link,
+        ):
             found = state_table.stored_offsets(link, *self.place(), target.source)
         return {str(partition): offset for partition, offset in sorted(found.items())} or None
 

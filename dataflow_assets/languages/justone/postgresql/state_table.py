@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dataflow_assets.connectors.postgresql.client import TextLink, named, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name, version_name
 from dataflow_assets.errors import PermanentError, TransientError
 
 SCHEMA = "$justone$kafka$connect$sink"
@@ -41,7 +41,7 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
     It is looked for before the offsets are read, so that these are its last ones, and behind that,
     so that a connector that somebody starts meanwhile is not overlooked.
     """
-    place = qualified(SCHEMA, f"{schema}.{table}")
+    place = qualified_name(SCHEMA, f"{schema}.{table}")
     if not _there(link, place):
         return {}
     _check_stopped(link, schema, table, place)
@@ -52,7 +52,7 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
 
 def stored_offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
     """Reads the offsets as they are now, also while the connector runs: for people to look at."""
-    place = qualified(SCHEMA, f"{schema}.{table}")
+    place = qualified_name(SCHEMA, f"{schema}.{table}")
     return dict(link.execute(_OFFSETS.format(place), topic)) if _there(link, place) else {}
 
 
@@ -62,7 +62,7 @@ def _there(link: TextLink, place: str) -> bool:
 
 
 def _check_stopped(link: TextLink, schema: str, table: str, place: str) -> None:
-    target = qualified(schema, table)
+    target = qualified_name(schema, table)
     if _there(link, target) and (running := link.execute(_RUNNING, place, table, target)):
         where, owner = running[0]
         raise TransientError(
@@ -76,7 +76,7 @@ def check_version(link: TextLink, where: str) -> None:
     """Raises PermanentError for a server that lacks what the sink needs."""
     if link.version < LEAST:
         raise PermanentError(
-            f"{where}: the server is PostgreSQL {named(link.version)}, and 14 is the oldest that "
-            "is supported: a run ends sessions of its predecessor with a time limit, which older "
-            "servers do not have"
+            f"{where}: the server is PostgreSQL {version_name(link.version)}, and 14 is the oldest "
+            "that is supported: a run ends sessions of its predecessor with a time limit, which "
+            "older servers do not have"
         )

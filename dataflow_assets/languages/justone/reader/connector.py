@@ -47,13 +47,13 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     _check_keys(document, notes)
     _check_converter(document, worker, notes)
     name = values.matching("name", _NAME, "letters, digits, `.`, `_` and `-`, at most 200")
-    listed = values.listed("topics", "the topics to read, separated by commas")
+    listed = values.list_of("topics", "the topics to read, separated by commas")
     topics = tuple(dict.fromkeys(listed))  # Connect reads one that is listed twice once
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             notes.wrong((document, "topics"), "a topic has letters, digits, `.`, `_` and `-`")
     sink = _sink(values)
-    paths = values.paths(len(values.listed("db.columns", "the columns that are written")))
+    paths = values.paths(len(values.list_of("db.columns", "the columns that are written")))
     policies, options = _policies(values)
     suspended = values.flag("dataflow.suspended")
     reached = consumer.settings(document, worker, notes) if worker else None
@@ -107,14 +107,14 @@ def _check_converter(document: Document, worker: Document | None, notes: Notes) 
 def _sink(values: Values) -> JustOneSink | None:
     notes, document = values.notes, values.document
     before = len(notes.findings)
-    columns = values.listed("db.columns", "the columns that are written")
+    columns = values.list_of("db.columns", "the columns that are written")
     if len(set(columns)) < len(columns):
         notes.wrong((document, "db.columns"), "names a column twice")
     if any(" " in column for column in columns):
         message = "has a name with a space in it: names are separated by commas"
         notes.note((document, "db.columns"), message)
     parts = {
-        key: values.required(key, what)
+        key: values.require(key, what)
         for key, what in (
             ("db.database", "the database"),
             ("db.username", "the user"),
@@ -150,7 +150,7 @@ def _make_sink(given: Mapping[str, Any], values: Values) -> JustOneSink | None:
         sink = JustOneSink(**given)
         sink.address()
     except ValidationError as error:
-        values.notes.refused(error, {"table": (values.document, "db.table")}, where)
+        values.notes.refuse(error, {"table": (values.document, "db.table")}, where)
     except (DataflowError, ValueError):
         values.notes.wrong(where, "must be host or host:port, several separated by commas")
     else:
@@ -209,7 +209,7 @@ def _sources(
         return [KafkaSource(**reached.values, topic=topic) for topic in topics]
     except ValidationError as error:
         places: dict[str, Where] = {**reached.places, "topic": where}
-        values.notes.refused(error, places, reached.places.get("brokers", where))
+        values.notes.refuse(error, places, reached.places.get("brokers", where))
     return []
 
 

@@ -20,7 +20,7 @@ class Values(ConnectValues):
         """The parse paths, as many as there are columns."""
         key, what = "db.json.parse", "a parse path for each column, like /@id"
         where = (self.document, key)
-        if not self.required(key, what):
+        if not self.require(key, what):
             return ()
         found = self.document.value[key].rstrip(",").split(",")
         if found[0].startswith("$."):

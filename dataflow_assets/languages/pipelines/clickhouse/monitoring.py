@@ -61,7 +61,7 @@ class Monitor:
         self._pipeline: Row = {}
         self._batch: Row = {}
 
-    def opened(self, name: str, config: str, epoch: int) -> None:
+    def note_open(self, name: str, config: str, epoch: int) -> None:
         """A run has taken the pipeline. Rows of a run with a lower epoch count no more."""
         now = _now()
         known, made, altered = next(iter(self._rows(_KNOWN)), ("", now, now))
@@ -91,7 +91,7 @@ class Monitor:
         done = running and moved and not unfinished
         self._end("Succeeded" if done else "Failed", totals)
 
-    def begun(self, totals: Totals) -> None:
+    def note_begin(self, totals: Totals) -> None:
         before = {"rows_before": totals.rows, "rejected_before": totals.rejected}
         self._batch = {
             **self._own,
@@ -113,7 +113,7 @@ class Monitor:
             with failing():
                 self._client.command(self._of(_PRUNE), parameters={**self._parameters, "n": gone})
 
-    def ended(self, error: tuple[str, str] | None) -> None:
+    def note_end(self, error: tuple[str, str] | None) -> None:
         """The run ends, with the kind and the sentence of an error or without one."""
         state, version = "Error" if error else "Stopped", self._pipeline["version"] + 1
         self._insert("dataflow_pipeline", {**self._pipeline, "state": state, "version": version})

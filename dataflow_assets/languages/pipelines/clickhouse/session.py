@@ -21,7 +21,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.languages.pipelines.clickhouse import monitoring, views
 from dataflow_assets.languages.pipelines.clickhouse.monitoring import Monitor
-from dataflow_assets.languages.pipelines.views import noting, told
+from dataflow_assets.languages.pipelines.views import kind_and_message, noting
 
 
 class PipelineSession(ClickhouseSinkSession, NotesEnd):
@@ -41,7 +41,7 @@ class PipelineSession(ClickhouseSinkSession, NotesEnd):
         with self._noting():
             monitoring.prepare(self._client, self._database)
             ClickhouseRejected.beside(self._client, sink).prepare()
-            self._monitor.opened(name, config, self._branch.epoch)
+            self._monitor.note_open(name, config, self._branch.epoch)
             self._monitor.settle(self.checkpoint.totals, unfinished=unfinished)
             views.prepare(self._client, self._database)
 
@@ -50,7 +50,7 @@ class PipelineSession(ClickhouseSinkSession, NotesEnd):
         found = super().begin(span)
         if not found.empty:
             with self._noting():
-                self._monitor.begun(self.checkpoint.totals)
+                self._monitor.note_begin(self.checkpoint.totals)
         return found
 
     @override
@@ -63,7 +63,7 @@ class PipelineSession(ClickhouseSinkSession, NotesEnd):
     @override
     def note_end(self, error: BaseException | None) -> None:
         with self._noting():
-            self._monitor.ended(told(error))
+            self._monitor.note_end(kind_and_message(error))
 
     def _noting(self) -> AbstractContextManager[None]:
         return noting(self._sink.address(), self._target.flow)

@@ -16,7 +16,7 @@ from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.languages.pipelines.clickhouse import table
 from dataflow_assets.languages.pipelines.clickhouse.session import PipelineSession
 from dataflow_assets.languages.pipelines.rows.table import Table
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 
 class PipelineClickhouseSink(ClickhouseSink):
@@ -34,7 +34,7 @@ class PipelineClickhouseSink(ClickhouseSink):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        with translated(f"making {self.address()}"), closing(Lease(self.dsn())) as lease:
+        with translate_errors(f"making {self.address()}"), closing(Lease(self.dsn())) as lease:
             table.prepare(lease.client, self.place(), self.definition)
         if self.pipeline is None:
             return super().open(target, run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.connectors.clickhouse.client import Client, listed, query_rows, quote
+from dataflow_assets.connectors.clickhouse.client import Client, name_list, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.languages.pipelines.clickhouse.expressions import (
@@ -43,7 +43,7 @@ def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
     """CREATE TABLE with all columns: by its key, or in no order."""
-    order = f"({listed(table.key)})" if table.key else "tuple()"
+    order = f"({name_list(table.key)})" if table.key else "tuple()"
     engine = "ReplacingMergeTree" if table.key else "MergeTree"
     body = ",\n  ".join(_declaration(column) for column in table.columns)
     return (

@@ -161,21 +161,21 @@ class Monitor:
     def __init__(self, schema: str, flow: str, branch: str) -> None:
         self._schema, self._flow, self._branch = quote(schema), flow, branch
 
-    def opened(self, link: Link, name: str, config: str, epoch: int) -> None:
+    def note_open(self, link: Link, name: str, config: str, epoch: int) -> None:
         self._run(link, _OPEN, name, config, epoch)
 
     def settle(self, link: Link, totals: Totals, *, unfinished: bool) -> None:
         """Returns what became of the batch in which the run before has ended."""
         self._run(link, _SETTLE, totals.rows, totals.rejected, unfinished)
 
-    def begun(self, link: Link, totals: Totals) -> None:
+    def note_begin(self, link: Link, totals: Totals) -> None:
         self._run(link, _BEGIN, totals.rows, totals.rejected)
 
     def note_success(self, link: Link, totals: Totals) -> None:
         self._run(link, _SUCCEED, totals.rows, totals.rejected)
         self._run(link, _PRUNE, _MOST_BATCHES)
 
-    def ended(self, link: Link, epoch: int, error: tuple[str, str] | None) -> None:
+    def note_end(self, link: Link, epoch: int, error: tuple[str, str] | None) -> None:
         """The run ends, with the kind and the sentence of an error or without one."""
         state = "Error" if error else "Stopped"
         if not self._run(link, _END, epoch, state):

@@ -19,7 +19,7 @@ from dataflow_assets.contracts import (
     Target,
 )
 from dataflow_assets.languages.pipelines.postgresql.monitoring import Monitor
-from dataflow_assets.languages.pipelines.views import noting, told
+from dataflow_assets.languages.pipelines.views import kind_and_message, noting
 
 
 class PipelineSession(PostgresqlSinkSession, NotesEnd):
@@ -34,9 +34,9 @@ class PipelineSession(PostgresqlSinkSession, NotesEnd):
         """`name`: of the pipeline. `config`: its settings as JSON, without secrets."""
         super().__init__(sink, target, run)
         self._monitor = Monitor(self._schema, target.flow, target.branch)
-        unfinished = self._stored.state.unfinished is not None
+        unfinished = self._stored.state.unfinished_span is not None
         with self._noting(), self._transaction("noting the state of") as link:
-            self._monitor.opened(link, name, config, self._epoch)
+            self._monitor.note_open(link, name, config, self._epoch)
             self._monitor.settle(link, self._checkpoint.totals, unfinished=unfinished)
 
     @override
@@ -44,7 +44,7 @@ class PipelineSession(PostgresqlSinkSession, NotesEnd):
         found = super().begin(span)
         if not found.empty:
             with self._noting(), self._transaction("noting a batch of") as link:
-                self._monitor.begun(link, self._checkpoint.totals)
+                self._monitor.note_begin(link, self._checkpoint.totals)
         return found
 
     @override
@@ -57,7 +57,7 @@ class PipelineSession(PostgresqlSinkSession, NotesEnd):
     @override
     def note_end(self, error: BaseException | None) -> None:
         with self._noting(), self._transaction("noting the state of") as link:
-            self._monitor.ended(link, self._epoch, told(error))
+            self._monitor.note_end(link, self._epoch, kind_and_message(error))
 
     def _noting(self) -> AbstractContextManager[None]:
         return noting(self._sink.address(), self._target.flow)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pydantic import InstanceOf
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.pool import lent, transaction
+from dataflow_assets.connectors.postgresql.pool import lend, transaction
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.languages.pipelines.postgresql import functions, monitoring, table
 from dataflow_assets.languages.pipelines.postgresql.session import PipelineSession
 from dataflow_assets.languages.pipelines.rows.table import Table
-from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.server_failure import translate_errors
 
 _APPLICATION = "dataflow-pipeline"
 
@@ -36,13 +36,13 @@ class PipelinePostgresqlSink(PostgresqlSink):
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         place, dsn = self.place(), self.dsn()
-        with translated(f"making {self.address()}"), transaction(dsn, _APPLICATION) as link:
+        with translate_errors(f"making {self.address()}"), transaction(dsn, _APPLICATION) as link:
             functions.prepare(link, place[0])
             table.prepare(link, place, self.definition)
         if self.pipeline is None:
             return super().open(target, run)
-        with translated(f"making views beside {self.address()}"):
-            with lent(dsn) as link:
+        with translate_errors(f"making views beside {self.address()}"):
+            with lend(dsn) as link:
                 checkpoint_tables.prepare(link, place[0])
             with transaction(dsn, _APPLICATION) as link:
                 monitoring.prepare(link, place[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified_name, quote
 from dataflow_assets.languages.pipelines.postgresql.expressions import column_type, generate
 from dataflow_assets.languages.pipelines.rows.table import Column, Table
 
@@ -23,11 +23,11 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
     schema, name = place
     lock_name(link, f"{schema}.{name}")
     link.execute(create_statement(place, table))
-    found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified(schema, name)))
+    found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified_name(schema, name)))
     for column in table.columns:
         if column.name not in found:
             link.execute(
-                f"ALTER TABLE {qualified(*place)} ADD COLUMN {_declaration(column, schema)}"
+                f"ALTER TABLE {qualified_name(*place)} ADD COLUMN {_declaration(column, schema)}"
             )
         elif found[column.name] != (column.computed is not None):
             raise column.differs(place)
@@ -40,13 +40,16 @@ def create_statement(place: tuple[str, str], table: Table) -> str:
     if table.key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
     body = ",\n  ".join(lines)
-    return f"CREATE TABLE IF NOT EXISTS {qualified(*place)} (\n  {body}\n)"
+    return f"CREATE TABLE IF NOT EXISTS {qualified_name(*place)} (\n  {body}\n)"
 
 
 def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
     for index in table.indexes:
         columns = ", ".join(map(quote, index.columns))
-        yield (f"CREATE INDEX IF NOT EXISTS {quote(index.name)} ON {qualified(*place)} ({columns})")
+        yield (
+            f"CREATE INDEX IF NOT EXISTS {quote(index.name)} "
+            f"ON {qualified_name(*place)} ({columns})"
+        )
 
 
 def _declaration(column: Column, schema: str) -> str:

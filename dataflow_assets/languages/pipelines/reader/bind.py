@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import NoReturn
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.pipelines.reader.syntax import Call, Name, Node, Path, Value
 from dataflow_assets.languages.pipelines.rows.expressions import (
@@ -38,21 +38,21 @@ def bound(node: Node, scope: Scope) -> Expression:
         found = scope.get(node.text.lower())
         if found is None:
             names = [one.name for one in scope.values()]
-            known = meant(node.text, names)
+            known = suggest(node.text, names)
             _fail(node, f"no column {node.text}; {known}; a key inside of one is column::key")
         return found
     if isinstance(node, Path):
         return Extract(node.form, bound(node.given, scope), node.keys)
-    return _called(node, scope)
+    return _bind_call(node, scope)
 
 
-def _called(node: Call, scope: Scope) -> Expression:
+def _bind_call(node: Call, scope: Scope) -> Expression:
     if node.name == "FROM_BASE64":
         if len(node.arguments) != 1:
             _fail(node, "FROM_BASE64 has one argument")
         return FromBase64(bound(node.arguments[0], scope))
     if node.name not in EXTRACTS:
-        _fail(node, f"the function {node.name} is not supported; {meant(node.name, FUNCTIONS)}")
+        _fail(node, f"the function {node.name} is not supported; {suggest(node.name, FUNCTIONS)}")
     if not node.arguments:
         _fail(node, f"{node.name} needs a value, and a path of keys behind it")
     given, *path = node.arguments

@@ -34,8 +34,8 @@ def connect_source(
     """
     before = len(notes.findings)
     values: dict[str, str] = document.value
-    notes.required((document, PLUGINS), values.get(PLUGINS), "folders with the connector's jars")
-    notes.required((document, SPOOL), values.get(SPOOL), "a folder of its own for what waits")
+    notes.require((document, PLUGINS), values.get(PLUGINS), "folders with the connector's jars")
+    notes.require((document, SPOOL), values.get(SPOOL), "a folder of its own for what waits")
     tasks = values.get("tasks.max", "4")
     if not _NUMBER.fullmatch(tasks) or int(tasks) > _MOST_TASKS:
         notes.wrong((document, "tasks.max"), f"must be a number of tasks, 1 to {_MOST_TASKS}")
@@ -57,7 +57,7 @@ def connect_source(
     }
     if secret:
         given["credentials"] = SecretStr(json.dumps(secret))
-    return _made(given, document, notes)
+    return _make(given, document, notes)
 
 
 def _is_used(key: str, document: Document, notes: Notes) -> bool:
@@ -75,7 +75,7 @@ def _is_secret(key: str, value: str, is_credential: bool) -> bool:
     return (is_credential or is_secret(key)) and not may_be_shown
 
 
-def _made(given: dict[str, Any], document: Document, notes: Notes) -> Source | None:
+def _make(given: dict[str, Any], document: Document, notes: Notes) -> Source | None:
     places: dict[str, Where] = {
         "plugins": (document, PLUGINS),
         "spool": (document, SPOOL),
@@ -84,5 +84,5 @@ def _made(given: dict[str, Any], document: Document, notes: Notes) -> Source | N
     try:
         return PipelineConnectSource(**given)
     except ValidationError as error:
-        notes.refused(error, places, (document, "connector.class"))
+        notes.refuse(error, places, (document, "connector.class"))
         return None

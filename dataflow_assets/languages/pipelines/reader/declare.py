@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.statements import StatementNotes
 from dataflow_assets.languages.common.tokens import Place
 from dataflow_assets.languages.pipelines.reader import syntax
@@ -85,7 +85,7 @@ def _doubt(one: syntax.Statement, found: Declarations) -> None:
         found.unclear.append(one.place)
 
 
-def _noted(one: syntax.Noted, found: Declarations) -> None:
+def _note(one: syntax.Noted, found: Declarations) -> None:
     found.note(one.what, one.place, one.message)
 
 
@@ -123,7 +123,7 @@ def _check_key(table: DeclaredTable, found: Declarations) -> None:
     plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
     for name in table.key:
         if name.text.lower() not in plain:
-            known = meant(name.text, [one.name.text for one in plain.values()])
+            known = suggest(name.text, [one.name.text for one in plain.values()])
             message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
             found.wrong(f"table {table.name}", name.place, message)
 
@@ -155,7 +155,7 @@ def _index(one: syntax.CreateIndex, found: Declarations) -> None:
     known = {column.name.text.lower(): column.name.text for column in table.columns}
     for name in one.columns:
         if name.text.lower() not in known:
-            message = f"no column {name.text} in {table.name}; {meant(name.text, known.values())}"
+            message = f"no column {name.text} in {table.name}; {suggest(name.text, known.values())}"
             found.wrong(f"index {one.name.text}", name.place, message)
 
 
@@ -169,7 +169,7 @@ def _known_table(name: syntax.Name, found: Declarations) -> DeclaredTable | None
 def _no_table(name: str, found: Declarations) -> str:
     if name.lower() in found.pipelines:
         return "this pipeline has no table of its own, as CREATE INFERRED PIPELINE has"
-    return f"no table {name} above; {meant(name, [one.name for one in found.tables.values()])}"
+    return f"no table {name} above; {suggest(name, [one.name for one in found.tables.values()])}"
 
 
 def _procedure(one: syntax.CreateProcedure, found: Declarations) -> None:
@@ -204,7 +204,7 @@ def _infer(one: syntax.CreatePipeline, found: Declarations) -> None:
 
 
 def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
-    pipeline = _known(one.name, found)
+    pipeline = _find_pipeline(one.name, found)
     if pipeline is None:
         return
     said = {name: getattr(one.options, name) for name in syntax.Options.__dataclass_fields__}
@@ -212,10 +212,10 @@ def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
     pipeline.options = replace(pipeline.options, **given)
 
 
-def _known(name: syntax.Name, found: Declarations) -> Pipeline | None:
+def _find_pipeline(name: syntax.Name, found: Declarations) -> Pipeline | None:
     pipeline = found.pipelines.get(name.text.lower())
     if pipeline is None and name.text.lower() not in found.broken:
-        known = meant(name.text, [one.statement.name.text for one in found.pipelines.values()])
+        known = suggest(name.text, [one.statement.name.text for one in found.pipelines.values()])
         what = f"pipeline {name.text}"
         found.wrong(what, name.place, f"no pipeline {name.text} above; {known}")
     return pipeline
@@ -226,7 +226,7 @@ def _switch(one: syntax.Switch, found: Declarations) -> None:
         for pipeline in found.pipelines.values():
             pipeline.started = one.on
         return
-    named = _known(one.name, found)
+    named = _find_pipeline(one.name, found)
     if named is None:
         return
     if one.on and named.started and not one.lenient:
@@ -247,11 +247,11 @@ def _drop(one: syntax.DropPipeline, found: Declarations) -> None:
         message = "nothing to drop above; what a flow has read stays until `dataflow reset`"
         found.note(what, one.place, message)
     else:
-        _known(one.name, found)
+        _find_pipeline(one.name, found)
 
 
 _HANDLERS: Mapping[type, Callable[[Any, Declarations], None]] = {
-    syntax.Noted: _noted,
+    syntax.Noted: _note,
     syntax.Use: _use,
     syntax.SetGlobal: _set,
     syntax.CreateTable: _table,

@@ -13,7 +13,7 @@ from pathlib import Path as File
 from dataflow_assets.contracts import Limit, Rejects
 from dataflow_assets.errors import unexpected
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
 from dataflow_assets.languages.common.tokens import Place, Unreadable
@@ -27,7 +27,7 @@ from dataflow_assets.languages.pipelines.reader.declare import (
 from dataflow_assets.languages.pipelines.reader.forms import FORMS
 from dataflow_assets.languages.pipelines.reader.read_statements import read_script
 from dataflow_assets.languages.pipelines.reader.sink import COMPUTES, FOLDS, sink
-from dataflow_assets.languages.pipelines.reader.source import Connected, connected
+from dataflow_assets.languages.pipelines.reader.source import Connected, connect
 from dataflow_assets.languages.pipelines.reader.tables import (
     Names,
     batch_scope,
@@ -112,7 +112,7 @@ def _flow(pipeline: Pipeline, state: Declarations, targets: Targets) -> Reading 
     if not _NAME.fullmatch(statement.name.text):
         message = "its name must have letters, digits, `_`, `-` and `.` only: a flow has it too"
         raise Unreadable(statement.name.place, message)
-    source = connected(state.file, statement.name.place, pipeline.options, state.notes)
+    source = connect(state.file, statement.name.place, pipeline.options, state.notes)
     target = targets.find(pipeline.target)
     if isinstance(target, str):
         raise Unreadable(statement.name.place, target)
@@ -187,7 +187,7 @@ def _of_procedure(
     procedure = state.procedures.get(name.text.lower())
     if procedure is None:
         _check_sound(name, state)
-        known = meant(name.text, [one.name.text for one in state.procedures.values()])
+        known = suggest(name.text, [one.name.text for one in state.procedures.values()])
         raise Unreadable(name.place, f"no procedure {name.text} above; {known}")
     batch = batch_scope(procedure.columns, statement.mapped)
     seen: dict[str, syntax.Insert] = {}
@@ -206,7 +206,7 @@ def _table(name: syntax.Name, state: Declarations) -> DeclaredTable:
     found = state.tables.get(name.text.lower())
     if found is None:
         _check_sound(name, state)
-        known = meant(name.text, [one.name for one in state.tables.values()])
+        known = suggest(name.text, [one.name for one in state.tables.values()])
         raise Unreadable(name.place, f"no table {name.text} in this file; {known}")
     return found
 

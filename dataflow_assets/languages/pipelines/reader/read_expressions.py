@@ -67,7 +67,7 @@ def _operand(cursor: Cursor) -> Node:
 def _arguments(cursor: Cursor) -> tuple[Node, ...]:
     if cursor.takes("(", ")"):
         return ()
-    return cursor.listed(read_expression)
+    return cursor.list_of(read_expression)
 
 
 def read_column(cursor: Cursor) -> Name:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from dataflow_assets.languages.common.cursor import Cursor
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Token, Unreadable
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_name
-from dataflow_assets.languages.pipelines.reader.read_tables import qualified
+from dataflow_assets.languages.pipelines.reader.read_tables import plain_name
 from dataflow_assets.languages.pipelines.reader.syntax import (
     AlterPipeline,
     CreatePipeline,
@@ -43,7 +43,7 @@ def read_create(
 ) -> tuple[CreatePipeline, Sequence[Noted]]:
     """Behind PIPELINE. Raises Unreadable at what is not supported."""
     exists = cursor.takes("IF", "NOT", "EXISTS")
-    name = qualified(cursor, "a pipeline")
+    name = plain_name(cursor, "a pipeline")
     cursor.expect("AS")
     cursor.expect("LOAD")
     cursor.expect("DATA")
@@ -67,9 +67,9 @@ def _clause(cursor: Cursor, found: CreatePipeline, notes: list[Noted]) -> Create
     token = cursor.next
     word = token.text.upper() if token.kind == "word" else ""
     if cursor.takes("INTO", "TABLE"):
-        return replace(found, table=qualified(cursor, "a table"))
+        return replace(found, table=plain_name(cursor, "a table"))
     if cursor.takes("INTO", "PROCEDURE"):
-        return replace(found, procedure=qualified(cursor, "a procedure"))
+        return replace(found, procedure=plain_name(cursor, "a procedure"))
     if cursor.takes("FORMAT"):
         return replace(found, mapped=_format(cursor))
     if cursor.takes("SKIP", "ALL", "ERRORS"):
@@ -126,7 +126,7 @@ def read_option(cursor: Cursor, found: Options, notes: list[Noted]) -> Options:
         return found
     known = ("CONFIG", "CREDENTIALS", "BATCH_INTERVAL", "STOP_ON_ERROR", "INTO", "FORMAT", "SKIP")
     if token.kind == "word":
-        cursor.fail(f"the clause {token} is not known; {meant(token.text, known)}")
+        cursor.fail(f"the clause {token} is not known; {suggest(token.text, known)}")
     return cursor.fail(f"expected a clause of the pipeline, or ;, found {token}")
 
 
@@ -209,10 +209,10 @@ def _format(cursor: Cursor) -> tuple[Mapped, ...]:
     cursor.take()
     if not cursor.sees("("):
         return ()
-    return cursor.listed(_mapped)
+    return cursor.list_of(_mapping)
 
 
-def _mapped(cursor: Cursor) -> Mapped:
+def _mapping(cursor: Cursor) -> Mapped:
     column = read_name(cursor, "a column")
     cursor.expect("<-")
     if cursor.next.says("%"):
@@ -238,7 +238,7 @@ def read_switch(cursor: Cursor, word: Token) -> Switch:
         return Switch(word.place, None, on)
     cursor.expect("PIPELINE")
     lenient = cursor.takes("IF", "NOT", "RUNNING") if on else cursor.takes("IF", "RUNNING")
-    name = qualified(cursor, "a pipeline")
+    name = plain_name(cursor, "a pipeline")
     if on and cursor.sees("FOREGROUND"):
         cursor.fail("FOREGROUND is not supported in a file: `dataflow run` reads what is there")
     cursor.takes("DETACH")
@@ -251,11 +251,11 @@ def read_drop(cursor: Cursor, word: Token) -> DropPipeline:
             f"DROP {cursor.next} is not supported: a file says what there is; leave it out instead"
         )
     exists = cursor.takes("IF", "EXISTS")
-    return DropPipeline(word.place, qualified(cursor, "a pipeline"), exists)
+    return DropPipeline(word.place, plain_name(cursor, "a pipeline"), exists)
 
 
 def read_alter(cursor: Cursor, word: Token) -> tuple[AlterPipeline, Sequence[Noted]]:
-    name = qualified(cursor, "a pipeline")
+    name = plain_name(cursor, "a pipeline")
     if not cursor.takes("SET"):
         cursor.fail(f"ALTER PIPELINE {cursor.next} is not supported: allowed is SET")
     if cursor.sees("OFFSETS"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression, read_name
-from dataflow_assets.languages.pipelines.reader.read_tables import qualified, read_type
+from dataflow_assets.languages.pipelines.reader.read_tables import plain_name, read_type
 from dataflow_assets.languages.pipelines.reader.syntax import (
     Column,
     CreateProcedure,
@@ -54,12 +54,12 @@ _CLAUSES = {
 
 def read_procedure(cursor: Cursor) -> CreateProcedure:
     """Behind CREATE [OR REPLACE] PROCEDURE. Raises Unreadable at what is not supported."""
-    place, name = cursor.place, qualified(cursor, "a procedure")
+    place, name = cursor.place, plain_name(cursor, "a procedure")
     cursor.expect("(")
     batch = read_name(cursor, "the parameter of the batch")
     if not cursor.takes("QUERY"):
         cursor.fail("the one parameter of a pipeline's procedure must be QUERY(column TYPE, ...)")
-    columns = cursor.listed(_parameter)
+    columns = cursor.list_of(_parameter)
     if cursor.takes(","):
         cursor.fail("a pipeline's procedure has one parameter, its batch")
     cursor.expect(")")
@@ -98,9 +98,9 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
     if cursor.next.says("IGNORE"):
         cursor.fail("INSERT IGNORE is not supported: a row that cannot be stored is reported")
     cursor.expect("INTO")
-    table = qualified(cursor, "a table")
+    table = plain_name(cursor, "a table")
     columns = (
-        cursor.listed(lambda it: read_name(it, "a column"))
+        cursor.list_of(lambda it: read_name(it, "a column"))
         if cursor.sees("(") and not cursor.ahead(1).says("SELECT")
         else ()
     )
@@ -109,12 +109,12 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
     cursor.take()
     if cursor.next.says("DISTINCT"):
         cursor.fail(f"DISTINCT is not supported: {ALLOWED}, row by row")
-    selected = cursor.items(_selected)
+    selected = cursor.items(_item)
     _source(cursor, batch)
-    return Insert(place, table, columns, selected, _updated(cursor))
+    return Insert(place, table, columns, selected, _update(cursor))
 
 
-def _updated(cursor: Cursor) -> tuple[Name, ...] | None:
+def _update(cursor: Cursor) -> tuple[Name, ...] | None:
     """ON DUPLICATE KEY UPDATE c = VALUES(c), ..."""
     if not cursor.takes("ON"):
         return None
@@ -136,7 +136,7 @@ def _own_value(cursor: Cursor) -> Name:
     raise Unreadable(place, message)
 
 
-def _selected(cursor: Cursor) -> Node:
+def _item(cursor: Cursor) -> Node:
     if cursor.next.says("*"):
         cursor.fail("* is not supported: name the columns")
     found = read_expression(cursor)

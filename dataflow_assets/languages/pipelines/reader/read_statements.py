@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow_assets.languages.common.cursor import Cursor
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.statements import Script
 from dataflow_assets.languages.common.tokens import Token, Unreadable
 from dataflow_assets.languages.pipelines.reader import read_pipelines, read_tables
@@ -133,7 +133,7 @@ def _statement(cursor: Cursor) -> Iterator[Statement]:
     elif word in _REFUSED:
         raise Unreadable(token.place, f"{word} is not supported: {_REFUSED[word]}")
     else:
-        known = f"; {meant(word, (*_RUN, *_NOTED))}" if word else ""
+        known = f"; {suggest(word, (*_RUN, *_NOTED))}" if word else ""
         raise Unreadable(token.place, f"expected a statement, found {token}{known}")
 
 

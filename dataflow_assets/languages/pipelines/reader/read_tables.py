@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataflow_assets.languages.common.cursor import Cursor
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression, read_name
 from dataflow_assets.languages.pipelines.reader.syntax import (
     AddColumn,
@@ -24,14 +24,14 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
     """Behind CREATE [ROWSTORE ...] TABLE: the table, and what is left out of it."""
     place = cursor.place
     exists = cursor.takes("IF", "NOT", "EXISTS")
-    name = qualified(cursor, "a table")
+    name = plain_name(cursor, "a table")
     notes: list[Noted] = []
     columns: list[Column] = []
     key: tuple[Name, ...] = ()
     cursor.expect("(")
     while True:
         if not key and cursor.takes("PRIMARY", "KEY"):
-            key = cursor.listed(lambda it: read_name(it, "a column"))
+            key = cursor.list_of(lambda it: read_name(it, "a column"))
         else:
             found = _entry(cursor, notes)
             columns += [found] if found else []
@@ -107,17 +107,17 @@ def read_type(cursor: Cursor) -> Type:
         cursor.fail(f"expected a type, found {token}")
     name = ALIASES.get(token.text.upper(), token.text.upper())
     if name not in KINDS:
-        cursor.fail(f"the type {token} is not supported; {meant(name, KINDS)}")
+        cursor.fail(f"the type {token} is not supported; {suggest(name, KINDS)}")
     cursor.take()
     if name == "DOUBLE":
         cursor.takes("PRECISION")
-    size = cursor.listed(lambda it: it.number("a length")) if cursor.sees("(") else ()
+    size = cursor.list_of(lambda it: it.number("a length")) if cursor.sees("(") else ()
     if cursor.next.says("UNSIGNED", "ZEROFILL", "VARYING"):
         cursor.fail(f"{cursor.next.text.upper()} is not supported")
-    return _sized(cursor, name, size)
+    return _type_of_size(cursor, name, size)
 
 
-def _sized(cursor: Cursor, name: str, size: tuple[int, ...]) -> Type:
+def _type_of_size(cursor: Cursor, name: str, size: tuple[int, ...]) -> Type:
     if KINDS[name] == "text":
         return Type(name, size[0] if size and name != "TEXT" else 1 if name == "CHAR" else None)
     if KINDS[name] == "decimal":
@@ -130,7 +130,7 @@ def _sized(cursor: Cursor, name: str, size: tuple[int, ...]) -> Type:
 
 def read_alter_table(cursor: Cursor) -> AddColumn:
     place = cursor.place
-    table = qualified(cursor, "a table")
+    table = plain_name(cursor, "a table")
     if not cursor.takes("ADD"):
         cursor.fail("only ADD COLUMN is supported: write the table as it is to be")
     cursor.takes("COLUMN")
@@ -142,14 +142,14 @@ def read_alter_table(cursor: Cursor) -> AddColumn:
 def read_index(cursor: Cursor) -> CreateIndex:
     place, name = cursor.place, read_name(cursor, "an index")
     cursor.expect("ON")
-    table = qualified(cursor, "a table")
-    columns = cursor.listed(lambda it: read_name(it, "a column"))
+    table = plain_name(cursor, "a table")
+    columns = cursor.list_of(lambda it: read_name(it, "a column"))
     if cursor.takes("USING"):
         cursor.expect("HASH", "BTREE")
     return CreateIndex(place, name, table, columns)
 
 
-def qualified(cursor: Cursor, what: str) -> Name:
+def plain_name(cursor: Cursor, what: str) -> Name:
     """A name; the database in front of it is not the target's, and so a finding."""
     found = read_name(cursor, what)
     if cursor.sees("."):

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from dataflow_assets.connectors.kafka_connect.mask import Mask, is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import literals
 from dataflow_assets.contracts import Source
-from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.documents import Place as Lines
 from dataflow_assets.languages.common.key_tables import entry
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.common.statements import lines
@@ -58,16 +58,16 @@ class Connected:
     """CONFIG and CREDENTIALS as people may see them."""
 
 
-def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connected | None:
+def connect(file: str, begin: Place, options: Options, notes: Notes) -> Connected | None:
     """The source; None where `notes` has got the reason."""
     document = _document(file, begin, options)
     values: Mapping[str, str] = document.value
     _check_secrets(file, options.config, notes)
     where, found = (document, "connector.class"), values.get("connector.class")
-    if not notes.required(where, found, "the class of the connector"):
+    if not notes.require(where, found, "the class of the connector"):
         return None
     given = frozenset(options.credentials.values) if options.credentials else frozenset()
-    shown = masked(values, given)
+    shown = mask_secrets(values, given)
     if found not in CLASSES:
         source = connect_source(document, given, _seconds(options), notes)
         return Connected(source, None, shown) if source else None
@@ -76,20 +76,20 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
         _check_key(key, document, notes)
     if not _TASKS.fullmatch(values.get("tasks.max", "4").strip()):
         notes.wrong((document, "tasks.max"), "must be a number of tasks, at least 1")
-    notes.required((document, "kinesis.stream"), values.get("kinesis.stream"), "the stream")
+    notes.require((document, "kinesis.stream"), values.get("kinesis.stream"), "the stream")
     topic = values.get("kafka.topic")
-    notes.required((document, "kafka.topic"), topic, "the value of the column topic")
-    fields = _given(document, notes)
+    notes.require((document, "kafka.topic"), topic, "the value of the column topic")
+    fields = _settings(document, notes)
     if len(notes.findings) > before:
         return None
-    source = _made({**fields, "poll_interval": _seconds(options)}, document, notes)
+    source = _make({**fields, "poll_interval": _seconds(options)}, document, notes)
     if source is None:
         return None
     return Connected(source, Envelope(str(topic), _ID), shown)
 
 
-def masked(values: Mapping[str, str], credentials: Collection[str] = ()) -> str:
-    """As JSON, without secrets.
+def mask_secrets(values: Mapping[str, str], credentials: Collection[str] = ()) -> str:
+    """Writes the settings as JSON, without secrets.
 
     Called when a file is read; databases show it to everybody who may read the views.
 
@@ -137,7 +137,7 @@ def _check_secrets(file: str, config: Json | None, notes: Notes) -> None:
 def _check_key(key: str, document: Document, notes: Notes) -> None:
     found = entry(key, KEYS)
     if found is None:
-        known = meant(key, [one.name for one in KEYS if one.verdict == "used"])
+        known = suggest(key, [one.name for one in KEYS if one.verdict == "used"])
         advice = f"; {known}" if known.startswith("did") else ""
         notes.note((document, key), f"has no effect: it is not known here{advice}")
     elif found.verdict == "refused":
@@ -148,7 +148,7 @@ def _check_key(key: str, document: Document, notes: Notes) -> None:
         notes.idle((document, key))
 
 
-def _given(document: Document, notes: Notes) -> dict[str, Any]:
+def _settings(document: Document, notes: Notes) -> dict[str, Any]:
     given: dict[str, Any] = {"envelope": True}
     for key, name in _FIELDS.items():
         if key not in document.value:
@@ -156,14 +156,14 @@ def _given(document: Document, notes: Notes) -> dict[str, Any]:
         where: Where = (document, key)
         text = str(document.value[key])
         if is_secret(key):
-            given |= referred(name, text, where, notes)
+            given |= field_or_reference(name, text, where, notes)
         elif mentions(text):
             notes.wrong(where, "a reference is supported for secrets only")
         else:
             given[name] = text
     position = given.get("starting_position", _POSITIONS[0])
     if position not in _POSITIONS:
-        notes.wrong((document, "kinesis.position"), meant(position, _POSITIONS))
+        notes.wrong((document, "kinesis.position"), suggest(position, _POSITIONS))
     return given
 
 
@@ -172,11 +172,11 @@ def _seconds(options: Options) -> int:
     return max(_LEAST_SECONDS, -(-millis // 1000))
 
 
-def _made(given: Mapping[str, Any], document: Document, notes: Notes) -> Source | None:
+def _make(given: Mapping[str, Any], document: Document, notes: Notes) -> Source | None:
     places = {name: (document, key) for key, name in _FIELDS.items()}
     places |= {"accessKey": (document, "aws.access.key.id")}
     try:
         return PipelineKinesisSource(**given)
     except ValidationError as error:
-        notes.refused(error, places, (document, "connector.class"))
+        notes.refuse(error, places, (document, "connector.class"))
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.pipelines.reader import syntax
 from dataflow_assets.languages.pipelines.reader.bind import Scope, bound
@@ -84,21 +84,21 @@ def mapped_row(
     if not mapped:
         outputs = [
             _output(column, BATCH[column.name.lower()])
-            for column in table.given
+            for column in table.insertable_columns
             if column.name.lower() in BATCH
         ]
         if not outputs:
             message = f"{declared.name} has none of the columns topic, id and record: say which "
             raise Unreadable(place, f"{message}columns are filled, by FORMAT AVRO (c <- path, ...)")
         return Row(_complete(outputs, table))
-    return Row(_complete([_mapped(one, table) for one in mapped], table))
+    return Row(_complete([_map(one, table) for one in mapped], table))
 
 
-def _mapped(one: syntax.Mapped, table: Table) -> Output:
-    column = _given(one.column, table)
+def _map(one: syntax.Mapped, table: Table) -> Output:
+    column = _insertable_column(one.column, table)
     first, *rest = one.path
     if first.lower() not in BATCH:
-        message = f"no part {first} in what is delivered; {meant(first, BATCH)}"
+        message = f"no part {first} in what is delivered; {suggest(first, BATCH)}"
         raise Unreadable(one.column.place, message)
     found: Expression = BATCH[first.lower()]
     if rest:
@@ -109,7 +109,11 @@ def _mapped(one: syntax.Mapped, table: Table) -> Output:
 
 def inserted_row(insert: syntax.Insert, batch: Scope, declared: DeclaredTable, table: Table) -> Row:
     """The row of INSERT INTO ... SELECT. Raises Unreadable."""
-    wanted = [_given(one, table) for one in insert.columns] if insert.columns else list(table.given)
+    wanted = (
+        [_insertable_column(one, table) for one in insert.columns]
+        if insert.columns
+        else list(table.insertable_columns)
+    )
     if len(wanted) != len(insert.selected):
         message = (
             f"the SELECT has {len(insert.selected)} columns, and {declared.name} takes "
@@ -134,13 +138,13 @@ def _check_key(
     if not table.key:
         message = f"ON DUPLICATE KEY UPDATE needs a PRIMARY KEY of {declared.name}"
         raise Unreadable(insert.place, message)
-    others = [one.name for one in table.given if one.name not in table.key]
+    others = [one.name for one in table.insertable_columns if one.name not in table.key]
     said = sorted(name.text.lower() for name in updated or ())
     if said != sorted(name.lower() for name in others):
         clause = ", ".join(f"{name} = VALUES({name})" for name in others)
         message = f"{declared.name} has a PRIMARY KEY, by which rows replace each other"
         raise Unreadable(insert.place, f"{message}: write ON DUPLICATE KEY UPDATE {clause}")
-    if missing := [one.name for one in table.given if one.name not in filled]:
+    if missing := [one.name for one in table.insertable_columns if one.name not in filled]:
         message = f"{', '.join(missing)} of {declared.name} is not filled: a row must be whole"
         raise Unreadable(insert.place, f"{message} where it replaces another one")
 
@@ -167,11 +171,11 @@ def batch_scope(columns: Sequence[syntax.Column], mapped: Sequence[syntax.Mapped
     return found
 
 
-def _given(name: syntax.Name, table: Table) -> Column:
+def _insertable_column(name: syntax.Name, table: Table) -> Column:
     column = table.find(name.text)
-    known = [one.name for one in table.given]
+    known = [one.name for one in table.insertable_columns]
     if column is None:
-        raise Unreadable(name.place, f"no column {name.text}; {meant(name.text, known)}")
+        raise Unreadable(name.place, f"no column {name.text}; {suggest(name.text, known)}")
     if column.computed is not None:
         raise Unreadable(name.place, f"{name.text} is computed: it cannot be filled")
     return column
@@ -184,11 +188,13 @@ def _output(column: Column, expression: Expression) -> Output:
 def _complete(outputs: Sequence[Output], table: Table) -> tuple[Output, ...]:
     """With null for each column that is not filled."""
     filled: Mapping[str, Output] = {one.name: one for one in outputs}
-    return tuple(filled.get(one.name) or _output(one, Constant(None)) for one in table.given)
+    return tuple(
+        filled.get(one.name) or _output(one, Constant(None)) for one in table.insertable_columns
+    )
 
 
 def computed_outputs(table: Table) -> Iterator[Output]:
     """For a target that computes nothing itself."""
-    for one in table.computed:
+    for one in table.computed_columns:
         if one.computed is not None:
             yield Output(one.name, one.type, one.computed)

@@ -47,12 +47,12 @@ class Table:
     """By which rows replace each other; empty where they are appended."""
 
     @property
-    def given(self) -> tuple[Column, ...]:
+    def insertable_columns(self) -> tuple[Column, ...]:
         """The columns that rows bring with them."""
         return tuple(one for one in self.columns if one.computed is None)
 
     @property
-    def computed(self) -> tuple[Column, ...]:
+    def computed_columns(self) -> tuple[Column, ...]:
         """The columns that are computed from others."""
         return tuple(one for one in self.columns if one.computed is not None)
 

@@ -24,7 +24,7 @@ def accumulator(call: Aggregate, *, retracts: bool) -> Kept:
         return Only(call)
     if call.name in ("MIN", "MAX"):
         return Extremes(call) if retracts else Extreme(call)
-    if call.given.kind in ("FLOAT", "DOUBLE"):
+    if call.argument_type.kind in ("FLOAT", "DOUBLE"):
         return FloatSum(call)
     return ExactSum(call)
 
@@ -51,7 +51,7 @@ class Extreme(Kept):
     """MIN and MAX where rows only come."""
 
     def __init__(self, call: Aggregate) -> None:
-        self._least, self._value = call.name == "MIN", value_of(call.given)
+        self._least, self._value = call.name == "MIN", value_of(call.argument_type)
 
     def empty(self) -> list[Any]:
         return [None]
@@ -74,7 +74,7 @@ class Extremes(Kept):
     """MIN and MAX where rows come and go: how many rows have each value."""
 
     def __init__(self, call: Aggregate) -> None:
-        self._least, self._value = call.name == "MIN", value_of(call.given)
+        self._least, self._value = call.name == "MIN", value_of(call.argument_type)
 
     def empty(self) -> list[Any]:
         """No values: pairs of value and number."""
@@ -112,7 +112,7 @@ class Only(Kept):
     """The row of a group that has one; while it has several, as one key may, always the same."""
 
     def __init__(self, call: Aggregate) -> None:
-        self._value = value_of(call.given)
+        self._value = value_of(call.argument_type)
 
     def empty(self) -> list[Any]:
         """No rows: pairs of row and number."""

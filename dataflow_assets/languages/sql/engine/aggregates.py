@@ -26,7 +26,7 @@ class Aggregate:
     """Of FILTER (WHERE ...)."""
 
     @property
-    def given(self) -> Type:
+    def argument_type(self) -> Type:
         """The type of what is aggregated; where rows are counted a boolean, which is true."""
         return Type("BOOLEAN") if self.argument is None or self.counts else self.argument.type
 

@@ -77,7 +77,7 @@ class Arrivals:
         self._rows = Rows(table, environment)
         self._intake = Intake(first, environment)
         self._key = PrimaryKey(view) if view.changelog else None
-        self._kept = view.kept
+        self._kept = view.keep
 
     def __call__(self, record: Record) -> list[Arrived]:
         """Change by change; nothing for what changes nothing. Raises RejectedRecord."""

@@ -76,7 +76,7 @@ class Ranking(Stage):
             assert argument is not None  # noqa: S101 - so it is made
             yield argument
 
-    def sorted(self, rows: Iterable[Counted]) -> list[Counted]:
+    def sort_rows(self, rows: Iterable[Counted]) -> list[Counted]:
         """In their order; of rows with equal values of ORDER BY the other columns decide."""
         found = sorted(rows, key=lambda one: pack(one[0]))
         for order in reversed(self.order):
@@ -110,7 +110,7 @@ def best(stage: Ranking, given: Signed) -> Signed:
     chosen = [
         places[id(values)]
         for some in rows.values()
-        for values, _ in stage.sorted(some)[: stage.most]
+        for values, _ in stage.sort_rows(some)[: stage.most]
     ]
     return Signed([given.rows[at] for at in chosen], given.times[chosen])
 
@@ -123,7 +123,7 @@ class Ranks(Merging):
 
     @cached_property
     def _rows(self) -> Codec:
-        return Codec([one.given for one in self.stage.calls])
+        return Codec([one.argument_type for one in self.stage.calls])
 
     @override
     def _one(
@@ -135,7 +135,7 @@ class Ranks(Merging):
     ) -> None:
         rows, sent = ([], []) if known is None else unpack(known)
         before = self.stage.first(rows)
-        kept = self.stage.sorted(_change(rows, counted))
+        kept = self.stage.sort_rows(_change(rows, counted))
         if not self.stage.retracts:
             del kept[self.stage.most :]
         now = _Passed(group, before, sent, found)

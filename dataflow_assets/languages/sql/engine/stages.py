@@ -82,7 +82,7 @@ class Intake:
         self._arguments = [_argument(one, compiled) for one in stage.calls]
         self._group = Codec([one.type for one in stage.keys], keys=True)
         self._window, self._zone = stage.window, environment.local
-        self._given = Codec([one.given for one in stage.calls])
+        self._given = Codec([one.argument_type for one in stage.calls])
 
     def __call__(self, row: Row) -> tuple[bytes, bytes] | None:
         """Group and arguments as bytes; None for a row that WHERE leaves out.

@@ -57,7 +57,7 @@ class ExactSum(Kept):
             return None
         average, kind = self._call.name == "AVG", self._call.type
         if self._rounded is not None:
-            found = Decimal(total).scaleb(-self._call.given.scale, _EXACT)
+            found = Decimal(total).scaleb(-self._call.argument_type.scale, _EXACT)
             found = _EXACT.divide(found, Decimal(count)) if average else found
             return self._rounded(found)
         if not average:
@@ -70,7 +70,7 @@ class FloatSum(Kept):
     """SUM and AVG of floating numbers: the sum in the smallest unit, what is no number counted."""
 
     def __init__(self, call: Aggregate) -> None:
-        self._call, self._value = call, value_of(call.given)
+        self._call, self._value = call, value_of(call.argument_type)
 
     def empty(self) -> list[Any]:
         """Values, sum, NaN, infinities above and below."""

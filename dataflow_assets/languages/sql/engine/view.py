@@ -71,7 +71,7 @@ class ViewPlan:
         """Returns whether the first stage may see several rows of one of the table, or none."""
         return self.windows is not None or bool(self.unnests)
 
-    def kept(self, seen: Sequence[bytes]) -> bytes | None:
+    def keep(self, seen: Sequence[bytes]) -> bytes | None:
         """Returns what `rows` keeps of a row of an upsert table; None: nothing.
 
         Args:
@@ -81,7 +81,7 @@ class ViewPlan:
             return None
         return pack(seen) if self.several else seen[0]
 
-    def seen(self, kept: bytes) -> Sequence[bytes]:
+    def rows_of(self, kept: bytes) -> Sequence[bytes]:
         found: Sequence[bytes] = unpack(kept) if self.several else [kept]
         return found
 

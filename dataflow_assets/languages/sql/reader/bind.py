@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from dataflow_assets.errors.likely_names import did_you_mean_or
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
 from dataflow_assets.languages.sql.engine.expressions import (
@@ -20,7 +20,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.functions import FUNCTIONS, json, patterns, regular
 from dataflow_assets.languages.sql.engine.types import INT, STRING, Type, decimal
-from dataflow_assets.languages.sql.reader.refusals import is_refused, refused
+from dataflow_assets.languages.sql.reader.refusals import is_refused, refusal
 from dataflow_assets.languages.sql.reader.syntax import (
     Casting,
     Invoked,
@@ -156,21 +156,21 @@ def bound(node: Node, scope: Scope) -> Expression:
     if isinstance(node, Literal):
         return Constant(node.type, node.value)
     if isinstance(node, Name):
-        return _named(node, scope)
+        return _bind_name(node, scope)
     if isinstance(node, Star):
         _fail(node, "* is not a value: it stands alone in a SELECT, or in COUNT(*)")
     if isinstance(node, Numbered):
         _fail(node, "ROW_NUMBER() is a column of its own: compute with it in a SELECT around it")
     if isinstance(node, Casting):
         return _cast(node, scope)
-    return _invoked(node, scope)
+    return _bind_call(node, scope)
 
 
 def _fail(node: Node, message: str) -> NoReturn:
     raise Unreadable(node.place, message)
 
 
-def _named(node: Name, scope: Scope) -> Expression:
+def _bind_name(node: Name, scope: Scope) -> Expression:
     parts = list(node.parts)
     found = _of_table(scope, parts)
     if found is None:
@@ -179,7 +179,7 @@ def _named(node: Name, scope: Scope) -> Expression:
     if found is None and parts[0].upper() in _BARE:
         _fail(node, f"{parts[0]} is not supported; write {_BARE[parts[0].upper()]}")
     if found is None:
-        _fail(node, f"no column {parts[0]}; {meant(parts[-1], scope.names())}")
+        _fail(node, f"no column {parts[0]}; {suggest(parts[-1], scope.names())}")
     for name in parts[1:]:
         found = _member(node, found, name)
     return found
@@ -206,7 +206,7 @@ def _member(node: Node, given: Expression, name: str) -> Expression:
         advice = f": an item of a map is written map['{name}']" if given.type.kind == "MAP" else ""
         _fail(node, f"{given.type} has no fields, and so no {name}{advice}")
     if name not in given.type.names:
-        _fail(node, f"no field {name}; {meant(name, given.type.names)}")
+        _fail(node, f"no field {name}; {suggest(name, given.type.names)}")
     at = given.type.names.index(name)
     return Member(given.type.items[at], given, at)
 
@@ -219,16 +219,16 @@ def _cast(node: Casting, scope: Scope) -> Expression:
         _fail(node, str(error))
 
 
-def _invoked(node: Invoked, scope: Scope) -> Expression:
+def _bind_call(node: Invoked, scope: Scope) -> Expression:
     if node.name == "FIELD":
         inner, field = node.arguments
         assert isinstance(field, Literal)  # noqa: S101 - so it is read
         return _member(node, bound(inner, scope), str(field.value))
     if node.name in AGGREGATES:
-        _unknown(node)
+        _fail_unknown(node)
     name = ALIASES.get(node.name, node.name)
     if name not in FUNCTIONS and name not in PARTS:
-        _unknown(node)
+        _fail_unknown(node)
     arguments = [bound(one, scope) for one in node.arguments]
     if name in PARTS:
         arguments = [Constant(STRING, PARTS[name]), *arguments]
@@ -270,14 +270,14 @@ def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) 
     return cast_to(found, decimal(1 + kind.length - kind.scale + scale, scale))
 
 
-def _unknown(node: Invoked) -> NoReturn:
+def _fail_unknown(node: Invoked) -> NoReturn:
     if node.name in AGGREGATES:
         message = (
             "is an aggregate: it is of the items of a SELECT and of HAVING, and holds no other"
         )
         _fail(node, f"{node.name} {message}")
     if is_refused(node.name):
-        _fail(node, refused(node.name))
+        _fail(node, refusal(node.name))
     called = [name for name, one in FUNCTIONS.items() if one.usage.startswith(f"{name}(")]
     known = [*called, *ALIASES, *PARTS]
     advice = did_you_mean_or(node.name, known, "docs/reference/sql.md lists all functions")

@@ -72,12 +72,14 @@ def check_conditions(relation: Relation) -> None:
     if not table.changes or not table.table.key:
         return
     envelope = {
-        at for at, one in enumerate(table.stored) if one.metadata and one.metadata not in METADATA
+        at
+        for at, one in enumerate(table.stored_columns)
+        if one.metadata and one.metadata not in METADATA
     }
     first = relation.stages[0] if relation.stages else relation
     asked = columns(first.where) & envelope if first.where is not None else frozenset()
     for at in sorted(asked):
-        column = table.stored[at]
+        column = table.stored_columns[at]
         message = (
             f"WHERE asks for {column.name}, METADATA {column.metadata}: a change of another table "
             f"would delete the row of its key. Read one table from the topic: name it by "
@@ -96,7 +98,7 @@ def check_grouped_changes(insert: Insert, relation: Relation) -> None:
 def _check_retracted(insert: Insert, relation: Relation, expressions: Iterable[Expression]) -> None:
     """Raises Unreadable for what another message, or another time, says otherwise of a row."""
     table = relation.table
-    metadata = {at for at, one in enumerate(table.stored) if one.metadata is not None}
+    metadata = {at for at, one in enumerate(table.stored_columns) if one.metadata is not None}
     for one in expressions:
         if not lasting(one) or columns(one) & metadata:
             message = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place
 from dataflow_assets.languages.sql.engine.casts import cast
 from dataflow_assets.languages.sql.engine.function import Environment
@@ -27,7 +27,7 @@ def column_problems(
         one = named.get(name)
         place = table.key_place or table.place
         if one is None:
-            yield place, f"PRIMARY KEY: no column {name}; {meant(name, named)}"
+            yield place, f"PRIMARY KEY: no column {name}; {suggest(name, named)}"
         elif not one.physical:
             yield place, f"PRIMARY KEY: {name} is not a column of the record itself"
     for column in table.columns:
@@ -46,7 +46,7 @@ def _metadata_problems(
     elif key in _NO_METADATA:
         yield column.place, f"METADATA {key}: {_NO_METADATA[key]}"
     elif key not in known_keys:
-        yield column.place, f"no METADATA {key}; {meant(key, known_keys)}"
+        yield column.place, f"no METADATA {key}; {suggest(key, known_keys)}"
     elif column.type is not None and not _casts(known_keys[key], column.type):
         message = f"METADATA {key} is {known_keys[key]}, which cannot be cast to {column.type}"
         yield column.place, message
@@ -61,7 +61,7 @@ def _watermark_problems(table: Table, named: Mapping[str, Column]) -> Iterator[t
     assert watermark is not None  # noqa: S101
     one = named.get(watermark.column)
     if one is None:
-        message = f"WATERMARK: no column {watermark.column}; {meant(watermark.column, named)}"
+        message = f"WATERMARK: no column {watermark.column}; {suggest(watermark.column, named)}"
         yield watermark.place, message
     elif one.type is not None and not one.type.moment:
         yield watermark.place, f"WATERMARK: {one.name} is {one.type}, and no TIMESTAMP(3)"

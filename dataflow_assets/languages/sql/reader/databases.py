@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_snake
 from dataflow_assets import registry
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.references import mentions
@@ -38,7 +38,7 @@ def of_database(table: Declared, notes: Notes) -> Sink | None:
     config, places = _config(table, cls, refs, notes)
     for name, message in _OF_TABLE.items():
         if name in config:
-            notes.wrong((table.document, _written(table, name)), message, key=True)
+            notes.wrong((table.document, _written_key(table, name)), message, key=True)
     if table.table.key:
         config |= {"upsertMode": True, "conflictKey": list(table.table.key)}
         if "softDeleteColumn" not in config:
@@ -57,7 +57,7 @@ def of_database(table: Declared, notes: Notes) -> Sink | None:
         return None
     if getattr(filled, "auto_create_table", False):
         message = "is not supported yet in SQL: create the table first"
-        notes.wrong((table.document, _written(table, "autoCreateTable")), message)
+        notes.wrong((table.document, _written_key(table, "autoCreateTable")), message)
         return None
     return filled
 
@@ -68,7 +68,7 @@ def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
         if not mentions(option.value):
             continue
         where, name = (table.document, key), _NAMES.get(key, key)
-        ref = referred("value", option.value, where, notes).get("value_secret_ref")
+        ref = field_or_reference("value", option.value, where, notes).get("value_secret_ref")
         if "." in name:
             notes.wrong(where, "a reference is supported in options without a dot only")
         elif isinstance(ref, VariableRef):  # by its own name, which makes the address
@@ -78,7 +78,7 @@ def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
     return found
 
 
-def _written(table: Declared, key: str) -> str:
+def _written_key(table: Declared, key: str) -> str:
     return next((one for one in table.options if _NAMES.get(one, one) == key), key)
 
 
@@ -91,7 +91,7 @@ def _config(
     for key, option in table.options.items():
         name = _NAMES.get(key, key)
         path = tuple(name.split("."))
-        value: Any = _typed(cls, path[0], option.value)
+        value: Any = _as_type(cls, path[0], option.value)
         if name in refs:
             path, value = (f"{name}SecretRef",), {"name": refs[name].name, "key": refs[name].key}
         inner: Any = config
@@ -109,7 +109,7 @@ def _config(
     return config, places
 
 
-def _typed(cls: type[Any], name: str, text: str) -> Any:
+def _as_type(cls: type[Any], name: str, text: str) -> Any:
     """Numbers and booleans where the option is one."""
     infos = {info.alias or field: info for field, info in cls.model_fields.items()}
     info = infos.get(name)

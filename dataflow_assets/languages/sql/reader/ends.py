@@ -48,7 +48,11 @@ def source(table: Declared, flow: str, notes: Notes) -> KafkaSource | None:
         message = "is a sink only: a query reads a table of kafka or upsert-kafka"
         notes.wrong((table.document, "connector"), message)
         return None
-    reached, (fields, first), last = _reached(table, notes), begin(table, notes), end(table, notes)
+    reached, (fields, first), last = (
+        _connection(table, notes),
+        begin(table, notes),
+        end(table, notes),
+    )
     given = {
         **reached,
         **fields,
@@ -57,7 +61,7 @@ def source(table: Declared, flow: str, notes: Notes) -> KafkaSource | None:
         "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
-    made = _made(KafkaSource, given, table, notes)
+    made = _make(KafkaSource, given, table, notes)
     return made and made.reading(TableReader(table.layouts), first, last)
 
 
@@ -66,7 +70,7 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
     if table.layouts is None:
         return jdbc(table, notes) if table.connector == JDBC else of_database(table, notes)
     given: dict[str, Any] = {
-        **_reached(table, notes),
+        **_connection(table, notes),
         "topic": table.text("topic"),
         "schema_registry": registry(table, notes),
         "upsert_mode": table.connector == UPSERT,
@@ -79,14 +83,14 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
     if table.text("sink.partitioner", "default") != "default":
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
-    made = _made(KafkaSink, given, table, notes)
+    made = _make(KafkaSink, given, table, notes)
     folded = table.buffer.rows if table.buffer else 0
     return made and made.writing(TableWriter(table.layouts, folded))
 
 
-def _reached(table: Declared, notes: Notes) -> dict[str, Any]:
+def _connection(table: Declared, notes: Notes) -> dict[str, Any]:
     """Brokers and security, of the options `properties.*`."""
-    document = _unprefixed(table)
+    document = _without_prefix(table)
     told: dict[str, Told] = {}
     for key, text in document.value.items():
         told[key] = Told(text, (document, key))
@@ -102,7 +106,7 @@ def _reached(table: Declared, notes: Notes) -> dict[str, Any]:
     }
 
 
-def _unprefixed(table: Declared) -> Document:
+def _without_prefix(table: Declared) -> Document:
     """The client's properties by their own keys, in their own places."""
     given = {
         key.removeprefix(PROPERTIES): one.value
@@ -148,7 +152,7 @@ def _check_reset(table: Declared, where: Where, notes: Notes) -> None:
         )
 
 
-def _made(
+def _make(
     cls: type[AnyConnector], given: Mapping[str, Any], table: Declared, notes: Notes
 ) -> AnyConnector | None:
     places = {
@@ -164,5 +168,5 @@ def _made(
     try:
         return cls(**given)
     except ValidationError as error:
-        notes.refused(error, places, (table.document, "connector"))
+        notes.refuse(error, places, (table.document, "connector"))
         return None

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from dataflow_assets.languages.common.statements import StatementNotes
 from dataflow_assets.languages.common.tokens import Place, Unreadable
-from dataflow_assets.languages.sql.reader.like import merged
+from dataflow_assets.languages.sql.reader.like import merge
 from dataflow_assets.languages.sql.reader.relation import Catalog, Refusals, Relation
-from dataflow_assets.languages.sql.reader.relations import related
+from dataflow_assets.languages.sql.reader.relations import relations
 from dataflow_assets.languages.sql.reader.several_inserts import Made
 from dataflow_assets.languages.sql.reader.syntax import Query, Table, View
-from dataflow_assets.languages.sql.reader.tables import Declared, declared, environment_of
+from dataflow_assets.languages.sql.reader.tables import Declared, declare_table, environment_of
 
 
 @dataclass
@@ -81,7 +81,7 @@ def declare(one: Table | View, state: FileState) -> None:
         state.broken.add(one.name)
         return
     state.written[one.name] = table
-    found = declared(table, state.file, state.notes)
+    found = declare_table(table, state.file, state.notes)
     if found is None:
         state.broken.add(one.name)
         return
@@ -100,8 +100,8 @@ def _with_like(table: Table, state: FileState) -> Table:
     name = table.like.table
     other = state.written.get(name)
     if other is None or (name in state.tables and name in state.broken):  # it was to be another one
-        return merged(table, state.catalog().table(table.like.table, table.like.place).table)
-    return merged(table, other)
+        return merge(table, state.catalog().table(table.like.table, table.like.place).table)
+    return merge(table, other)
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def query_of(what: str, query: Query, state: FileState) -> tuple[Relation, ...]:
     `what`: the statement that it is in.
     """
     try:
-        return related(query, state.catalog(), environment_of(state.settings))
+        return relations(query, state.catalog(), environment_of(state.settings))
     except Unreadable as error:
         if not error.message.endswith("has findings of its own"):
             state.wrong(what, error.place, error.message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow_assets.languages.common.documents import Document
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.engine.functions.regular import expression
 from dataflow_assets.languages.sql.reader import options as known
@@ -43,7 +43,7 @@ class Given:
         if found is None:
             return default
         if found not in allowed:
-            self.wrong(key, meant(found, allowed))
+            self.wrong(key, suggest(found, allowed))
             return default
         return found
 
@@ -55,7 +55,7 @@ class Given:
         """The one option of CSV in which Flink reads Java's escapes."""
         found = self.text(key)
         if found is not None:
-            made = _ESCAPE.sub(_unescaped, found)
+            made = _ESCAPE.sub(_unescape, found)
             if len(made) == 1 and made not in "\r\n":
                 return made
         return self.character(key, ",")
@@ -70,7 +70,7 @@ class Given:
         return found
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     if found[1]:
         return chr(int(found[1], 16))
     return _ESCAPED.get(found[2], found[2])

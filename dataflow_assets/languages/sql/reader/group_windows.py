@@ -37,17 +37,17 @@ def over_windows(select: Select) -> Select:
         raise Unreadable(found[1].place, "a query has one window")
     window = found[0]
     named = _Named(window)
-    items = tuple(_selected(named, one) for one in select.items)
+    items = tuple(_select(named, one) for one in select.items)
     having = None if select.having is None else named.of(select.having)
     keys = [named.of(one) for one in groups if one is not window]
     keys += [Name(window.place, (name,)) for name in (START, END, *named.used)]
-    source = _windowed(window, select)
+    source = _window(window, select)
     return replace(
         select, items=items, source=source, alias=_alias(select), groups=tuple(keys), having=having
     )
 
 
-def _selected(named: _Named, item: Selected) -> Selected:
+def _select(named: _Named, item: Selected) -> Selected:
     return replace(item, node=named.of(item.node))
 
 
@@ -56,7 +56,7 @@ def _alias(select: Select) -> str | None:
     return select.source.alias if isinstance(select.source, Reference) else select.alias
 
 
-def _windowed(window: Invoked, select: Select) -> Windowed:
+def _window(window: Invoked, select: Select) -> Windowed:
     if not isinstance(select.source, Reference) or select.source.options:
         message = f"{window.name} in GROUP BY needs a table or view in FROM, without a hint"
         raise Unreadable(window.place, message)
@@ -106,10 +106,10 @@ class _Named:
 
 def _text(node: Invoked) -> list[object]:
     """A call without its places, to compare."""
-    return [node.name, *_said(node)]
+    return [node.name, *_arguments(node)]
 
 
-def _said(node: Invoked) -> Iterator[object]:
+def _arguments(node: Invoked) -> Iterator[object]:
     for one in node.arguments:
         if isinstance(one, Literal):
             yield one.type, one.value

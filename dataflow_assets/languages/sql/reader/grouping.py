@@ -36,14 +36,14 @@ class Grouping(Scope):
     def whole(self, node: Node) -> Expression | None:
         """An aggregate, or what is grouped by. Raises Unreadable for any other column."""
         if isinstance(node, Invoked) and node.name in AGGREGATES:
-            return self._called(node)
+            return self._call(node)
         if isinstance(node, Literal | Numbered):
             return None
         if isinstance(node, Star):
             raise Unreadable(node.place, "* stands for columns that are not in GROUP BY")
         if isinstance(node, Name):
             return self._key(bound(node, self.inner), node)
-        return self._computed(node)
+        return self._group_key(node)
 
     def _key(self, found: Expression, node: Name) -> Expression:
         if found not in self.keys:
@@ -57,7 +57,7 @@ class Grouping(Scope):
     def _column(self, found: Expression, name: str = "") -> Column:
         return Column(found.type, self.keys.index(found), name)
 
-    def _computed(self, node: Invoked | Casting) -> Expression | None:
+    def _group_key(self, node: Invoked | Casting) -> Expression | None:
         """An expression of GROUP BY, as it is there."""
         if all(isinstance(one, Column) for one in self.keys):
             return None
@@ -67,7 +67,7 @@ class Grouping(Scope):
             return None  # something in it is an aggregate, or wrong: its parts tell
         return self._column(found) if found in self.keys else None
 
-    def _called(self, node: Invoked) -> Expression:
+    def _call(self, node: Invoked) -> Expression:
         call = aggregate(node, self.inner)
         if call not in self.calls:
             self.calls.append(call)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.bytes.layout import Layouts, Times
 from dataflow_assets.languages.sql.engine.expressions import (
@@ -120,7 +120,7 @@ def _of_deleted(relation: Relation) -> Expression | None:
     table = relation.table
     if not table.table.key:
         return relation.where
-    keys = {at for at, one in enumerate(table.stored) if one.name in table.table.key}
+    keys = {at for at, one in enumerate(table.stored_columns) if one.name in table.table.key}
     found = [one for one in conjuncts(relation.where) if lasting(one) and columns(one) <= keys]
     return conjunction(found)
 
@@ -132,14 +132,14 @@ def _check_target(insert: Insert, target: Declared) -> None:
             "a table of upsert-kafka, whose records are upserts and deletes"
         )
         raise Unreadable(insert.table_place, message)
-    for one in target.written:
+    for one in target.written_columns:
         if one.metadata is not None and one.metadata not in WRITABLE:
             message = (
                 f"the column {one.name} is METADATA {one.metadata}, which cannot be written: "
                 "declare it VIRTUAL"
             )
             raise Unreadable(insert.table_place, message)
-    if sum(one.metadata in (HEADERS, HEADER_LIST) for one in target.written) > 1:
+    if sum(one.metadata in (HEADERS, HEADER_LIST) for one in target.written_columns) > 1:
         message = f"{target.name} has several columns of headers: declare all but one VIRTUAL"
         raise Unreadable(insert.table_place, message)
     if not target.physical:
@@ -149,27 +149,27 @@ def _check_target(insert: Insert, target: Declared) -> None:
 def _outputs(
     insert: Insert, relation: Relation, target: Declared, *, trims: bool
 ) -> Iterator[Output]:
-    given = dict(_given(insert, relation, target))
-    for column in target.written:
+    given = dict(_columns_in_order(insert, relation, target))
+    for column in target.written_columns:
         place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
         yield Output(
             column.name,
-            _fitted(place, found, column, target, trims=trims),
+            _fit(place, found, column, target, trims=trims),
             nullable=column.nullable and column.name not in target.table.key,
             key=column.name in target.table.key,
             metadata=column.metadata or "",
         )
 
 
-def _given(
+def _columns_in_order(
     insert: Insert, relation: Relation, target: Declared
 ) -> Iterator[tuple[str, tuple[Place, Expression]]]:
-    names = [one.name for one in target.written]
+    names = [one.name for one in target.written_columns]
     for at, name in enumerate(insert.columns):
         if name in insert.columns[:at]:
             raise Unreadable(insert.table_place, f"the column {name} is written twice")
         if name not in names:
-            message = f"no column {name} in {target.name}; {meant(name, names)}"
+            message = f"no column {name} in {target.name}; {suggest(name, names)}"
             raise Unreadable(insert.table_place, message)
     wanted = list(insert.columns or names)
     if len(wanted) != len(relation.columns):
@@ -182,7 +182,7 @@ def _given(
         yield name, (place, one)
 
 
-def _fitted(
+def _fit(
     place: Place, found: Expression, column: Column, target: Declared, *, trims: bool
 ) -> Expression:
     wanted = column.type or STRING
@@ -208,7 +208,7 @@ def cells_of(table: Declared) -> Iterator[Cell]:
     in_value = [one for one in table.physical if _in_value(one, table)]
     places = {one.name: at for at, one in enumerate(in_value)}
     keys = {name: at for at, name in enumerate(layouts.key_columns)}
-    for column in table.stored:
+    for column in table.stored_columns:
         name = column.name
         if column.metadata is not None:
             yield Cell(name, "metadata", metadata=column.metadata, type=column.type)

@@ -11,7 +11,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.reader.tables import Declared
 
@@ -46,7 +46,7 @@ def jdbc(table: Declared, notes: Notes) -> LoginSink | None:
     user = f"{quote(login.pop('user'), safe='')}@" if login.get("user") else ""
     query = f"?{urlencode(parameters)}" if parameters else ""
     address = f"postgresql://{user}{found['hosts']}/{found['database']}{query}"
-    return _made(table, {"connection_string": SecretStr(address), **login}, notes)
+    return _make(table, {"connection_string": SecretStr(address), **login}, notes)
 
 
 def _login(table: Declared, given: dict[str, str], notes: Notes) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _login(table: Declared, given: dict[str, str], notes: Notes) -> dict[str, An
         found["user"] = user
     password = table.text("password")
     if password:
-        found |= referred("password", password, (table.document, "password"), notes)
+        found |= field_or_reference("password", password, (table.document, "password"), notes)
     elif "password" in given:
         found["password"] = given["password"]
     given.pop("password", None)
@@ -75,7 +75,7 @@ def _parameters(table: Declared, given: Mapping[str, str], notes: Notes) -> dict
     return found
 
 
-def _made(table: Declared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:
+def _make(table: Declared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:
     key = table.table.key
     upserts: dict[str, Any] = {}
     if key:
@@ -85,7 +85,7 @@ def _made(table: Declared, given: Mapping[str, Any], notes: Notes) -> LoginSink 
         sink.address()
     except ValidationError as error:
         places = {"table": (table.document, "table-name")}
-        notes.refused(error, places, (table.document, "url"))
+        notes.refuse(error, places, (table.document, "url"))
     except (DataflowError, ValueError):
         notes.wrong((table.document, "url"), "must be jdbc:postgresql://host:port/database")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dataflow_assets.languages.common.documents import Document
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.engine.bytes.avro_schemas import problem
 from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout, Layouts
@@ -84,7 +84,7 @@ def _key_columns(given: Given, connector: str, columns: Mapping[str, Column]) ->
     found = [one.strip() for one in (listed or "").split(";") if one.strip()]
     for name in found:
         if name not in columns:
-            given.wrong("key.fields", f"no column {name}; {meant(name, columns)}")
+            given.wrong("key.fields", f"no column {name}; {suggest(name, columns)}")
     return tuple(name for name in found if name in columns)
 
 
@@ -119,7 +119,7 @@ def _kind(given: Given, key: str) -> str | None:
     elif found in known.OTHER_KINDS:
         given.wrong(key, f"{found} {known.OTHER_KINDS[found]}")
     elif found not in _KINDS:
-        given.wrong(key, f"unknown format; {meant(found, _KINDS)}")
+        given.wrong(key, f"unknown format; {suggest(found, _KINDS)}")
     else:
         return found
     return None

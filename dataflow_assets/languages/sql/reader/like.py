@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dataflow_assets.languages.common.tokens import Unreadable
-from dataflow_assets.languages.sql.reader.read_tables import included, overwritten
+from dataflow_assets.languages.sql.reader.read_tables import includes, overwrites
 from dataflow_assets.languages.sql.reader.syntax import Column, Like, Option, Table, Watermark
 
 
-def merged(table: Table, other: Table) -> Table:
+def merge(table: Table, other: Table) -> Table:
     """LIKE: what a table takes over from another one. Raises Unreadable."""
     like = table.like
     assert like is not None  # noqa: S101 - that is what this is called for
     key, key_place = table.key, table.key_place
-    if not key and included(like, "CONSTRAINTS"):
+    if not key and includes(like, "CONSTRAINTS"):
         key, key_place = other.key, other.key_place and like.place
     return replace(
         table,
@@ -32,12 +32,12 @@ def _others(table: Table, like: Like, other: Table) -> Iterator[Column]:
     """The columns of the other table, without those that are replaced."""
     own = {one.name: one for one in table.columns}
     for one in other.columns:
-        if not _taken(one, table):
+        if not _takes(one, table):
             continue
         mine = own.get(one.name)
         if mine is None:
             yield one
-        elif not (_word(one) == _word(mine) and overwritten(like, _word(one))):
+        elif not (_word(one) == _word(mine) and overwrites(like, _word(one))):
             raise Unreadable(like.place, f"the column {one.name} is in both tables")
 
 
@@ -46,8 +46,8 @@ def _word(column: Column) -> str:
 
 
 def _watermark(table: Table, like: Like, other: Table) -> Watermark | None:
-    theirs = other.watermark if included(like, "WATERMARKS") else None
-    if table.watermark is None or theirs is None or overwritten(like, "WATERMARKS"):
+    theirs = other.watermark if includes(like, "WATERMARKS") else None
+    if table.watermark is None or theirs is None or overwrites(like, "WATERMARKS"):
         return table.watermark or theirs
     message = "both tables have a WATERMARK: leave one of them out by EXCLUDING or OVERWRITING"
     raise Unreadable(like.place, f"{message} WATERMARKS")
@@ -56,7 +56,7 @@ def _watermark(table: Table, like: Like, other: Table) -> Watermark | None:
 def _options(table: Table, like: Like, other: Table) -> tuple[Option, ...]:
     """The table's own options win, unless LIKE includes the others in so many words."""
     given = {one.key: one for one in table.options}
-    if not included(like, "OPTIONS"):
+    if not includes(like, "OPTIONS"):
         return table.options
     if like.options.get("OPTIONS") == "INCLUDING":
         for one in other.options:
@@ -67,8 +67,8 @@ def _options(table: Table, like: Like, other: Table) -> tuple[Option, ...]:
     return tuple((theirs | given).values())
 
 
-def _taken(column: Column, table: Table) -> bool:
+def _takes(column: Column, table: Table) -> bool:
     assert table.like is not None  # noqa: S101
     if column.computed is not None:
-        return included(table.like, "GENERATED")
-    return column.metadata is None or included(table.like, "METADATA")
+        return includes(table.like, "GENERATED")
+    return column.metadata is None or includes(table.like, "METADATA")

@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.engine.ranking import Ranking
 from dataflow_assets.languages.sql.engine.stages import Stage
 
 
-def pruned(
+def prune(
     stages: Sequence[Stage], over: Sequence[Expression]
 ) -> tuple[tuple[Stage, ...], tuple[Expression, ...]]:
     """Stages without the columns of rankings that nobody looks at, and what is computed over them.

@@ -26,7 +26,7 @@ from dataflow_assets.languages.sql.reader.ranking import compared_to
 from dataflow_assets.languages.sql.reader.relation import Relation
 from dataflow_assets.languages.sql.reader.syntax import Insert
 from dataflow_assets.languages.sql.reader.tables import Declared
-from dataflow_assets.languages.sql.reader.windows import implied
+from dataflow_assets.languages.sql.reader.windows import implied_columns
 
 
 def by_key(
@@ -43,7 +43,7 @@ def by_key(
     assert isinstance(last, Ranking)  # noqa: S101 - that is what this is called for
     given = {column_at(one.expression) for one in outputs if one.key}
     places = frozenset(at for at in given if at is not None)
-    places |= implied(relation.windows, relation.bounds, places)
+    places |= implied_columns(relation.windows, relation.bounds, places)
     found = list(unique(relation.stages, _primary(relation)))
     if is_single(last, relation.where):
         found.append(frozenset(range(len(last.keys))))
@@ -65,7 +65,7 @@ def _primary(relation: Relation) -> frozenset[int]:
     table = relation.table
     if not table.table.key:
         return frozenset()
-    at = {one.name: number for number, one in enumerate(table.stored)}
+    at = {one.name: number for number, one in enumerate(table.stored_columns)}
     items = (one.number_at for one in relation.unnests)
     return frozenset(at[name] for name in table.table.key).union(items)
 

@@ -70,21 +70,21 @@ def numbering(select: Select, scope: Scope) -> Numbering | None:
         message = "a second ROW_NUMBER() in one SELECT: write it in a SELECT around this one"
         raise Unreadable(found[1].place, message)
     (node,) = found
-    partition = [_compared(one, scope, "PARTITION BY") for one in node.partition]
-    order = [(_ordered(one.node, scope), one.descending, one.nulls_first) for one in node.order]
+    partition = [_comparable(one, scope, "PARTITION BY") for one in node.partition]
+    order = [(_orderable(one.node, scope), one.descending, one.nulls_first) for one in node.order]
     different: list[Expression] = []
     different += (one for one in partition if one not in different)
     return Numbering(node.place, tuple(different), tuple(order))
 
 
-def _compared(node: Node, scope: Scope, clause: str) -> Expression:
+def _comparable(node: Node, scope: Scope, clause: str) -> Expression:
     found = bound(node, scope)
     if has_map(found.type):
         raise Unreadable(node.place, f"{clause}: {found.type} cannot be compared")
     return found
 
 
-def _ordered(node: Node, scope: Scope) -> Expression:
+def _orderable(node: Node, scope: Scope) -> Expression:
     found = bound(node, scope)
     if found.type.items or found.type.kind == "NULL":
         message = f"ORDER BY: {found.type} has no order; allowed: numbers, texts, times, booleans"
@@ -110,7 +110,7 @@ def ranking(
         retracts: whether rows may go as well.
     """
     given: list[Expression] = []
-    given += (one for one in columns if _stored(one, found) and one not in given)
+    given += (one for one in columns if _is_stored(one, found) and one not in given)
     given += (one for one, _, _ in found.order if one not in given)
     order = [Order(given.index(one), descending, first) for one, descending, first in found.order]
     late = _is_latest(found)
@@ -121,7 +121,7 @@ def ranking(
     return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
 
 
-def _stored(one: Expression, found: Numbering) -> bool:
+def _is_stored(one: Expression, found: Numbering) -> bool:
     return one != NUMBER and not isinstance(one, Constant) and one not in found.partition
 
 
@@ -141,7 +141,7 @@ def _is_latest(found: Numbering) -> bool:
     return descending and first.type.kind in ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
-def numbered(made: Ranking, one: Expression, name: str) -> Expression:
+def number_column(made: Ranking, one: Expression, name: str) -> Expression:
     """A column of the SELECT, over what the ranking passes on."""
     if one == NUMBER:
         return Column(BIGINT, made.number_at, name)
@@ -153,7 +153,9 @@ def numbered(made: Ranking, one: Expression, name: str) -> Expression:
     return Column(one.type, len(made.keys) + at, name)
 
 
-def limited(stages: Sequence[Stage], where: Expression | None, place: Place) -> tuple[Stage, ...]:
+def limit_rankings(
+    stages: Sequence[Stage], where: Expression | None, place: Place
+) -> tuple[Stage, ...]:
     """Stages of which the last one is a ranking, with how many of its rows are of use.
 
     Raises Unreadable, at the place of ROW_NUMBER(), where the condition around it does not say so.

@@ -90,7 +90,7 @@ def read(
 def _flows(statements: Sequence[Statement], state: FileState) -> Iterator[Reading]:
     for one in statements:
         try:
-            yield from _stated(one, state)
+            yield from _read_statement(one, state)
         except RecursionError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other statements go on
@@ -99,7 +99,7 @@ def _flows(statements: Sequence[Statement], state: FileState) -> Iterator[Readin
             state.broken |= {one.name} if isinstance(one, Table | View) else set()
 
 
-def _stated(one: Statement, state: FileState) -> list[Reading]:
+def _read_statement(one: Statement, state: FileState) -> list[Reading]:
     if isinstance(one, Set):
         settings.apply(one.option, state, state.settings)
     elif isinstance(one, Remark):

@@ -18,7 +18,7 @@ from dataflow_assets.languages.sql.reader.read_literals import (
     read_number,
     read_time,
 )
-from dataflow_assets.languages.sql.reader.refusals import refused
+from dataflow_assets.languages.sql.reader.refusals import refusal
 from dataflow_assets.languages.sql.reader.syntax import Invoked, Literal, Name, Node, Star
 
 _FLAT = ("AND", "OR", "||")
@@ -30,7 +30,7 @@ def read_expression(cursor: Cursor) -> Node:
     return _or(cursor)
 
 
-def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) -> Node:
+def _operands(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) -> Node:
     """Operands with operators of one level between them, from left to right."""
     found = operand(cursor)
     while cursor.next.says(*operators):
@@ -49,11 +49,11 @@ def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) 
 
 
 def _or(cursor: Cursor) -> Node:
-    return _joined(cursor, _and, "OR")
+    return _operands(cursor, _and, "OR")
 
 
 def _and(cursor: Cursor) -> Node:
-    return _joined(cursor, _not, "AND")
+    return _operands(cursor, _not, "AND")
 
 
 def _not(cursor: Cursor) -> Node:
@@ -78,7 +78,7 @@ def _predicate(cursor: Cursor) -> Node:
             token.says("NOT") and cursor.ahead(1).says("BETWEEN", "IN", "LIKE")
         ):
             negated = cursor.takes("NOT")
-            found = _tested(cursor, found)
+            found = _test(cursor, found)
             found = Invoked(token.place, "NOT", (found,)) if negated else found
         else:
             return found
@@ -97,7 +97,7 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
     return Invoked(place, "NOT", (found,)) if negated else found
 
 
-def _tested(cursor: Cursor, given: Node) -> Node:
+def _test(cursor: Cursor, given: Node) -> Node:
     token = cursor.take()
     if token.says("BETWEEN"):
         if cursor.sees("SYMMETRIC"):
@@ -108,23 +108,23 @@ def _tested(cursor: Cursor, given: Node) -> Node:
         return Invoked(token.place, "BETWEEN", (given, low, _sum(cursor)))
     if token.says("IN"):
         if cursor.ahead(1).says("SELECT"):
-            cursor.fail(refused(_SUBQUERY))
-        return Invoked(token.place, "IN", (given, *cursor.listed(read_expression)))
+            cursor.fail(refusal(_SUBQUERY))
+        return Invoked(token.place, "IN", (given, *cursor.list_of(read_expression)))
     pattern = _sum(cursor)
     escape = (_sum(cursor),) if cursor.takes("ESCAPE") else ()
     return Invoked(token.place, "LIKE", (given, pattern, *escape))
 
 
 def _sum(cursor: Cursor) -> Node:
-    return _joined(cursor, _product, "+", "-")
+    return _operands(cursor, _product, "+", "-")
 
 
 def _product(cursor: Cursor) -> Node:
-    return _joined(cursor, _concatenation, "*", "/", "%")
+    return _operands(cursor, _concatenation, "*", "/", "%")
 
 
 def _concatenation(cursor: Cursor) -> Node:
-    return _joined(cursor, _unary, "||")
+    return _operands(cursor, _unary, "||")
 
 
 def _unary(cursor: Cursor) -> Node:
@@ -160,21 +160,21 @@ def _primary(cursor: Cursor) -> Node:
     if token.kind == "number":
         return read_number(cursor.take())
     if token.says("("):
-        return _bracketed(cursor)
+        return _brackets(cursor)
     if token.says("*"):
         return Star(cursor.take().place)
     if token.kind == "quoted" or (token.kind == "word" and not token.says(*RESERVED)):
-        return _named(cursor)
+        return _name(cursor)
     special = _special(cursor)
     if special is None:
         cursor.fail(f"expected an expression, found {token}")
     return special
 
 
-def _bracketed(cursor: Cursor) -> Node:
+def _brackets(cursor: Cursor) -> Node:
     cursor.take()
     if cursor.sees("SELECT"):
-        cursor.fail(refused(_SUBQUERY))
+        cursor.fail(refusal(_SUBQUERY))
     found = read_expression(cursor)
     if cursor.sees(","):
         return _rest(cursor, found)
@@ -206,19 +206,19 @@ def _special(cursor: Cursor) -> Node | None:
     if token.says("INTERVAL"):
         return read_interval(cursor)
     if token.says("EXISTS") and cursor.ahead(1).says("("):
-        cursor.fail(refused(_SUBQUERY))
+        cursor.fail(refusal(_SUBQUERY))
     if token.says("LEFT", "RIGHT") and cursor.ahead(1).says("("):
         return read_function(cursor, cursor.take(), read_expression, _sum)
     if token.says("ROW") and cursor.ahead(1).says("("):
         cursor.take()
-        items = cursor.listed(read_expression)
+        items = cursor.list_of(read_expression)
         return Invoked(token.place, "ROW", items)
     if token.says("ARRAY", "MAP") and cursor.ahead(1).says("["):
         return read_collection(cursor, read_expression)
     return None
 
 
-def _named(cursor: Cursor) -> Node:
+def _name(cursor: Cursor) -> Node:
     token = cursor.next
     word = token.text.upper() if token.kind == "word" else ""
     if word in ("DATE", "TIME", "TIMESTAMP") and cursor.ahead(1).kind == "text":

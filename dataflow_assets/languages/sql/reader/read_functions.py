@@ -58,7 +58,7 @@ def _with_words(cursor: Cursor, place: Place, name: str, read: Read, operand: Re
         cursor.expect("FROM")
         arguments: tuple[Node, ...] = (unit, read(cursor))
     elif name == "TRIM":
-        arguments = _trimmed(cursor, read)
+        arguments = _trim(cursor, read)
     elif name == "POSITION":
         part = operand(cursor)
         cursor.expect("IN")
@@ -71,7 +71,7 @@ def _with_words(cursor: Cursor, place: Place, name: str, read: Read, operand: Re
     return Invoked(place, name, arguments)
 
 
-def _trimmed(cursor: Cursor, read: Read) -> tuple[Node, ...]:
+def _trim(cursor: Cursor, read: Read) -> tuple[Node, ...]:
     place, blank = cursor.place, Literal(cursor.place, STRING, " ")
     way = "BOTH"
     if cursor.next.says("BOTH", "LEADING", "TRAILING"):

@@ -8,7 +8,7 @@ from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
 from dataflow_assets.languages.sql.reader.read_tables import read_alias
-from dataflow_assets.languages.sql.reader.refusals import refused
+from dataflow_assets.languages.sql.reader.refusals import refusal
 from dataflow_assets.languages.sql.reader.syntax import Literal, Node, Unnested
 
 _WORDS = (",", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
@@ -28,12 +28,12 @@ def _join(cursor: Cursor) -> Unnested:
     kind = _kind(ahead)
     lateral = ahead.takes("LATERAL")
     if not ahead.sees("UNNEST"):
-        cursor.fail(refused("LATERAL" if lateral else "a join"))
+        cursor.fail(refusal("LATERAL" if lateral else "a join"))
     if kind not in (*_WITHOUT_ON, *_WITH_ON):
         said = " ".join(kind)
         cursor.fail(f"{said} UNNEST is not supported: write CROSS JOIN, or LEFT JOIN with ON TRUE")
     cursor.move(ahead)
-    return _unnested(cursor, kind)
+    return _unnest(cursor, kind)
 
 
 def _kind(cursor: Cursor) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def _kind(cursor: Cursor) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _unnested(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
+def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
     place = cursor.expect("UNNEST").place
     cursor.expect("(")
     given = read_expression(cursor)
@@ -54,7 +54,7 @@ def _unnested(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
     numbered = cursor.takes("WITH", "ORDINALITY")
     alias = read_alias(cursor)
     named = alias is not None and cursor.sees("(")
-    columns = cursor.listed(lambda it: it.name("a column")) if named else ()
+    columns = cursor.list_of(lambda it: it.name("a column")) if named else ()
     outer = kind in _OUTER
     condition = _condition(cursor, outer=outer) if kind in _WITH_ON else None
     return Unnested(place, given, alias, columns, outer, numbered, condition)

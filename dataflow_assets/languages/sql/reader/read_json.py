@@ -49,13 +49,13 @@ def _value(cursor: Cursor, read: Callable[[Cursor], Node]) -> list[Node]:
     found: list[Node] = [Literal(place, kind, None)]
     for what in ("EMPTY", "ERROR"):
         way, default = "NULL", Literal(place, NULL, None)
-        if (said := _begun(cursor, _VALUED, what, read)) is not None:
+        if (said := _behavior(cursor, _VALUED, what, read)) is not None:
             way, default = said  # type: ignore[assignment]
         found += [_text(place, way), default]
     return found
 
 
-def _begun(
+def _behavior(
     cursor: Cursor,
     allowed: tuple[tuple[str, ...], ...],
     what: str,

@@ -28,14 +28,14 @@ def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
     partition = cursor.items(read) if cursor.takes("PARTITION", "BY") else ()
     if not cursor.takes("ORDER", "BY"):
         cursor.fail(f"expected ORDER BY, found {cursor.next}: ROW_NUMBER() needs an order")
-    order = cursor.items(lambda it: _ordered(it, read))
+    order = cursor.items(lambda it: _order(it, read))
     if cursor.next.says("ROWS", "RANGE"):
         cursor.fail("ROW_NUMBER() takes no range of rows")
     cursor.expect(")")
     return Numbered(function.place, partition, order)
 
 
-def _ordered(cursor: Cursor, read: Read) -> Ordered:
+def _order(cursor: Cursor, read: Read) -> Ordered:
     """Null is the smallest value, unless NULLS FIRST or NULLS LAST says otherwise."""
     node = read(cursor)
     descending = cursor.takes("DESC")

@@ -9,9 +9,13 @@ from dataflow_assets.languages.common.tokens import Place, Unreadable, tokens
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
 from dataflow_assets.languages.sql.reader.read_joins import read_joins
-from dataflow_assets.languages.sql.reader.read_tables import qualified, read_alias, read_options
+from dataflow_assets.languages.sql.reader.read_tables import (
+    qualified_name,
+    read_alias,
+    read_options,
+)
 from dataflow_assets.languages.sql.reader.read_windows import read_window, sees_window
-from dataflow_assets.languages.sql.reader.refusals import refused, refused_aggregate
+from dataflow_assets.languages.sql.reader.refusals import refusal, refused_aggregate
 from dataflow_assets.languages.sql.reader.syntax import (
     Invoked,
     Node,
@@ -43,19 +47,19 @@ def read_query(cursor: Cursor) -> Query:
 
 def read_united(cursor: Cursor) -> tuple[Select, ...]:
     """Queries, between which UNION ALL is. Raises Unreadable."""
-    found = _bracketed(cursor)
+    found = _brackets(cursor)
     while cursor.takes("UNION", "ALL"):
-        found += _bracketed(cursor)
+        found += _brackets(cursor)
     if cursor.next.says(*_SETS):
-        cursor.fail(refused(cursor.next.text.upper()))
+        cursor.fail(refusal(cursor.next.text.upper()))
     return found
 
 
-def _bracketed(cursor: Cursor) -> tuple[Select, ...]:
+def _brackets(cursor: Cursor) -> tuple[Select, ...]:
     if cursor.sees("WITH"):
-        cursor.fail(refused("WITH"))
+        cursor.fail(refusal("WITH"))
     if cursor.sees("VALUES"):
-        cursor.fail(refused("VALUES"))
+        cursor.fail(refusal("VALUES"))
     if not cursor.takes("("):
         return (_select(cursor),)
     found = read_united(cursor)
@@ -68,7 +72,7 @@ def _select(cursor: Cursor) -> Select:
     refused: list[tuple[Place, str]] = []
     distinct = cursor.take().place if cursor.sees("DISTINCT") else None
     cursor.takes("ALL")
-    items = cursor.items(_selected)
+    items = cursor.items(_item)
     if not cursor.takes("FROM"):
         cursor.fail(f"expected , or FROM, found {cursor.next}")
     source, alias = _source(cursor)
@@ -96,13 +100,13 @@ def _select(cursor: Cursor) -> Select:
 def _groups(cursor: Cursor) -> tuple[Node, ...]:
     """The expressions of GROUP BY; `GROUP BY ()` has none."""
     if cursor.next.says("GROUPING", "ROLLUP", "CUBE") and cursor.ahead(1).says("(", "SETS"):
-        cursor.fail(refused(cursor.next.text.upper()))
+        cursor.fail(refusal(cursor.next.text.upper()))
     if cursor.takes("(", ")"):
         return ()
     return cursor.items(read_expression)
 
 
-def _selected(cursor: Cursor) -> Selected:
+def _item(cursor: Cursor) -> Selected:
     node = read_expression(cursor)
     if cursor.takes("AS"):
         return Selected(node, cursor.name("the name of a column"))
@@ -120,18 +124,18 @@ def _source(cursor: Cursor) -> tuple[Reference | Query | Windowed, str | None]:
         source = read_query(cursor)
         cursor.expect(")")
     elif token.says("(") and cursor.ahead(1).says("VALUES"):
-        cursor.fail(refused("VALUES"))
+        cursor.fail(refusal("VALUES"))
     elif sees_window(cursor):
         source = read_window(cursor)
     elif token.says(*_OF_ARRAYS):
-        cursor.fail(refused(token.text.upper()))
+        cursor.fail(refusal(token.text.upper()))
     else:
-        source = Reference(token.place, qualified(cursor), options=())
+        source = Reference(token.place, qualified_name(cursor), options=())
     if cursor.sees("FOR"):
-        cursor.fail(refused("a temporal join"))
+        cursor.fail(refusal("a temporal join"))
     options = _hint(cursor) if cursor.next.kind == "hint" else ()
     if cursor.sees("MATCH_RECOGNIZE", "("):
-        cursor.fail(refused("MATCH_RECOGNIZE"))
+        cursor.fail(refusal("MATCH_RECOGNIZE"))
     alias = read_alias(cursor)
     if isinstance(source, Reference):
         source = Reference(source.place, source.table, alias, options)
@@ -153,7 +157,7 @@ def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
     while cursor.next.says(*_CLAUSES):
         token = cursor.take()
         word = token.text.upper()
-        yield token.place, refused("ORDER BY" if word == "ORDER" else word)
+        yield token.place, refusal("ORDER BY" if word == "ORDER" else word)
         depth = 0
         while not (cursor.next.kind == "end" or cursor.sees(";")):
             if depth == 0 and cursor.next.says(")", *_CLAUSES, *_SETS):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow_assets.languages.common.cursor import Cursor
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.statements import Script
 from dataflow_assets.languages.common.tokens import Place, Unreadable, tokens
 from dataflow_assets.languages.sql.reader.read_queries import read_query, read_united
 from dataflow_assets.languages.sql.reader.read_tables import (
-    qualified,
+    qualified_name,
     read_option,
     read_options,
     read_table,
 )
-from dataflow_assets.languages.sql.reader.refusals import ELSEWHERE, refused
+from dataflow_assets.languages.sql.reader.refusals import ELSEWHERE, refusal
 from dataflow_assets.languages.sql.reader.syntax import (
     Insert,
     Option,
@@ -88,7 +88,7 @@ def _subjects(cursor: Cursor) -> set[str]:
     if not cursor.takes("IF", "NOT", "EXISTS"):
         cursor.takes("IF", "EXISTS")
     try:
-        return {qualified(cursor)}
+        return {qualified_name(cursor)}
     except Unreadable:
         return set()
 
@@ -122,7 +122,7 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
     elif word == "BEGIN":
         raise Unreadable(token.place, "INSERTs are put together by BEGIN STATEMENT SET; ... END;")
     else:
-        known = f"; {meant(word, _BEGINS)}" if word else ""
+        known = f"; {suggest(word, _BEGINS)}" if word else ""
         raise Unreadable(token.place, f"expected a statement, found {token}{known}")
 
 
@@ -156,7 +156,7 @@ def _create(cursor: Cursor, lines: list[str]) -> Statement:
             cursor.take()
         return Remark(begin.place, message)
     if word in ("CATALOG", "MATERIALIZED"):
-        cursor.fail(f"CREATE {refused(word)}")
+        cursor.fail(f"CREATE {refusal(word)}")
     if word in ("MODEL", "CONNECTION"):
         cursor.fail(f"CREATE {word} is not supported: no function or table here uses one")
     if cursor.sees("OR", "REPLACE"):
@@ -171,7 +171,7 @@ def _in_memory(cursor: Cursor) -> bool:
     return any((one.key, one.value) == ("type", "generic_in_memory") for one in options)
 
 
-def _named(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
+def _named_queries(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
     if not cursor.takes("WITH"):
         return ()
     if cursor.sees("RECURSIVE"):
@@ -181,26 +181,26 @@ def _named(cursor: Cursor, lines: list[str]) -> tuple[View, ...]:
 
 def _one_named(cursor: Cursor, lines: list[str]) -> View:
     place, name = cursor.place, cursor.name("the name of a query")
-    columns = cursor.listed(lambda it: it.name("a column")) if cursor.sees("(") else ()
+    columns = cursor.list_of(lambda it: it.name("a column")) if cursor.sees("(") else ()
     cursor.expect("AS")
     cursor.expect("(")
     begin = cursor.place
     query = read_query(cursor)
-    text = _written(lines, begin, cursor.place)
+    text = _text_between(lines, begin, cursor.place)
     cursor.expect(")")
     return View(place, name, columns, query, text)
 
 
 def _view(cursor: Cursor, lines: list[str]) -> View:
     exists = cursor.takes("IF", "NOT", "EXISTS")
-    place, name = cursor.place, qualified(cursor)
-    columns = cursor.listed(lambda it: it.name("a column")) if cursor.sees("(") else ()
+    place, name = cursor.place, qualified_name(cursor)
+    columns = cursor.list_of(lambda it: it.name("a column")) if cursor.sees("(") else ()
     if cursor.takes("COMMENT"):
         cursor.text("a comment")
     cursor.expect("AS")
-    begin, named = cursor.place, _named(cursor, lines)
+    begin, named = cursor.place, _named_queries(cursor, lines)
     query = read_query(cursor)
-    text = _written(lines, begin, cursor.place)
+    text = _text_between(lines, begin, cursor.place)
     return View(place, name, columns, query, text, exists, named)
 
 
@@ -209,14 +209,14 @@ def _insert(cursor: Cursor, lines: list[str]) -> Insert:
     if cursor.sees("OVERWRITE"):
         cursor.fail("INSERT OVERWRITE is not supported, as Flink has it for no topic: INSERT INTO")
     cursor.expect("INTO")
-    table_place, table = cursor.place, qualified(cursor)
+    table_place, table = cursor.place, qualified_name(cursor)
     columns: tuple[str, ...] = ()
     if cursor.sees("(") and not cursor.ahead(1).says("SELECT"):
-        columns = cursor.listed(lambda it: it.name("a column"))
-    named = _named(cursor, lines)
+        columns = cursor.list_of(lambda it: it.name("a column"))
+    named = _named_queries(cursor, lines)
     queries = read_united(cursor)
     _conflict(cursor)
-    text = _written(lines, place, cursor.place)
+    text = _text_between(lines, place, cursor.place)
     return Insert(place, table, table_place, columns, queries, text, named)
 
 
@@ -250,7 +250,7 @@ def _setting(cursor: Cursor) -> Option:
     return Option(place, at, key, value)
 
 
-def _written(lines: list[str], begin: Place, end: Place) -> str:
+def _text_between(lines: list[str], begin: Place, end: Place) -> str:
     if begin.line == end.line:
         return lines[begin.line - 1][begin.column - 1 : end.column - 1].strip()
     first = lines[begin.line - 1][begin.column - 1 :]

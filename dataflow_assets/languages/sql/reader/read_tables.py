@@ -24,7 +24,7 @@ class _Items:
 
 def read_table(cursor: Cursor) -> Table:
     exists = cursor.takes("IF", "NOT", "EXISTS")
-    place, name = cursor.place, qualified(cursor)
+    place, name = cursor.place, qualified_name(cursor)
     items = _Items()
     if cursor.takes("("):
         _read_items(cursor, items)
@@ -55,7 +55,7 @@ def _refuse_layout(cursor: Cursor) -> None:
         cursor.fail(f"{cursor.next.text.upper()} is not supported: no connector here uses it")
 
 
-def qualified(cursor: Cursor) -> str:
+def qualified_name(cursor: Cursor) -> str:
     name = cursor.name("the name of a table")
     while cursor.takes("."):
         name = cursor.name("the name of a table")
@@ -125,8 +125,8 @@ def _read_key(cursor: Cursor, items: _Items) -> None:
     place = cursor.place
     cursor.expect("PRIMARY")
     cursor.expect("KEY")
-    _set_key(items, place, cursor.listed(lambda it: it.name("a column")))
-    _enforced(cursor)
+    _set_key(items, place, cursor.list_of(lambda it: it.name("a column")))
+    _not_enforced(cursor)
 
 
 def _set_key(items: _Items, place: Place, key: tuple[str, ...]) -> None:
@@ -135,7 +135,7 @@ def _set_key(items: _Items, place: Place, key: tuple[str, ...]) -> None:
     items.key, items.key_place = key, place
 
 
-def _enforced(cursor: Cursor) -> None:
+def _not_enforced(cursor: Cursor) -> None:
     if not cursor.takes("NOT", "ENFORCED"):
         cursor.fail("a PRIMARY KEY is NOT ENFORCED in Flink: write PRIMARY KEY (...) NOT ENFORCED")
 
@@ -166,7 +166,7 @@ def _read_column(cursor: Cursor, items: _Items) -> None:
             cursor.expect("PRIMARY")
             cursor.expect("KEY")
             _set_key(items, at, (name,))
-            _enforced(cursor)
+            _not_enforced(cursor)
     items.columns.append(Column(place, name, kind, nullable, metadata, virtual))
 
 
@@ -177,7 +177,7 @@ def _comment(cursor: Cursor) -> None:
 
 def _like(cursor: Cursor) -> Like:
     place = cursor.take().place
-    table = qualified(cursor)
+    table = qualified_name(cursor)
     options: dict[str, str] = {}
     if cursor.takes("("):
         while not cursor.sees(")"):
@@ -189,11 +189,11 @@ def _like(cursor: Cursor) -> Like:
     return Like(place, table, options)
 
 
-def included(like: Like, word: str) -> bool:
+def includes(like: Like, word: str) -> bool:
     """Returns whether a part of the other table is taken over."""
     return like.options.get(word, like.options.get("ALL")) != "EXCLUDING"
 
 
-def overwritten(like: Like, word: str) -> bool:
+def overwrites(like: Like, word: str) -> bool:
     """Returns whether the table's own part may replace that of the other one."""
     return like.options.get(word) == "OVERWRITING"

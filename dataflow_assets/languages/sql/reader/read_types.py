@@ -87,7 +87,7 @@ def _type(cursor: Cursor) -> Type:
     if kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
         return _moment(cursor, kind)
     if kind in ("ARRAY", "MAP", "ROW"):
-        return _nested(cursor, kind)
+        return _nested_type(cursor, kind)
     said = "is not supported" if word in ("MULTISET", "RAW", "VARIANT") else "is not a type"
     known = f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else None
     advice = known or did_you_mean_or(word, NAMES, "docs/reference/sql.md lists all types")
@@ -132,7 +132,7 @@ def _moment(cursor: Cursor, kind: str) -> Type:
     return Type(kind, digits)
 
 
-def _nested(cursor: Cursor, kind: str) -> Type:
+def _nested_type(cursor: Cursor, kind: str) -> Type:
     closing = ")" if kind == "ROW" and cursor.next.says("(") else ">"
     cursor.expect("<", "(") if kind == "ROW" else cursor.expect("<")
     names, items = [], []

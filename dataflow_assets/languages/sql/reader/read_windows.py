@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
-from dataflow_assets.languages.sql.reader.read_tables import qualified
-from dataflow_assets.languages.sql.reader.refusals import refused
+from dataflow_assets.languages.sql.reader.read_tables import qualified_name
+from dataflow_assets.languages.sql.reader.refusals import refusal
 from dataflow_assets.languages.sql.reader.syntax import Literal, Name, Reference, Windowed
 
 LENGTHS: Mapping[str, Sequence[str]] = {
@@ -35,7 +35,7 @@ def read_window(cursor: Cursor) -> Windowed:
         cursor.fail(f"expected {', '.join(LENGTHS)}, found {cursor.next}")
     kind = cursor.take().text.upper()
     if kind == "SESSION":
-        raise Unreadable(place, refused("SESSION"))
+        raise Unreadable(place, refusal("SESSION"))
     cursor.expect("(")
     table, column = _table(cursor), _column(cursor)
     intervals = _intervals(cursor, kind)
@@ -45,7 +45,7 @@ def read_window(cursor: Cursor) -> Windowed:
     return Windowed(place, kind, table, column, intervals)
 
 
-def _named(cursor: Cursor, *names: str) -> str | None:
+def _argument_name(cursor: Cursor, *names: str) -> str | None:
     """`NAME =>` in front of an argument."""
     if cursor.next.says(*names) and cursor.ahead(1).says("=>"):
         name = cursor.take().text.upper()
@@ -55,20 +55,20 @@ def _named(cursor: Cursor, *names: str) -> str | None:
 
 
 def _table(cursor: Cursor) -> Reference:
-    _named(cursor, "DATA")
+    _argument_name(cursor, "DATA")
     place = cursor.expect("TABLE").place
     bracket = cursor.takes("(")
-    found = Reference(place, qualified(cursor))
+    found = Reference(place, qualified_name(cursor))
     if bracket:
         cursor.expect(")")
     if cursor.sees("PARTITION"):
-        cursor.fail(f"PARTITION BY is of SESSION alone, and {refused('SESSION')}")
+        cursor.fail(f"PARTITION BY is of SESSION alone, and {refusal('SESSION')}")
     cursor.expect(",")
     return found
 
 
 def _column(cursor: Cursor) -> Name:
-    _named(cursor, "TIMECOL")
+    _argument_name(cursor, "TIMECOL")
     cursor.expect("DESCRIPTOR")
     cursor.expect("(")
     found = Name(cursor.place, (cursor.name("a column"),))
@@ -82,7 +82,7 @@ def _intervals(cursor: Cursor, kind: str) -> Mapping[str, Literal]:
     while cursor.takes(","):
         place = cursor.place
         left = [one for one in names if one not in found]
-        name = _named(cursor, *names, "GAP", *_ROWS) or (left[0] if left else "")
+        name = _argument_name(cursor, *names, "GAP", *_ROWS) or (left[0] if left else "")
         if name not in left:
             cursor.fail(f"{kind} takes {', '.join(names[:-1])} and OFFSET, each once")
         value = read_expression(cursor)

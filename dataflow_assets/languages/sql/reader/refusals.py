@@ -63,7 +63,7 @@ UNITED = (
 )
 
 
-def refused(what: str) -> str:
+def refusal(what: str) -> str:
     """The sentence about a clause of Flink's that does not run here."""
     return f"{what} is not supported: {_INSTEAD[what]}"
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dataflow_assets.formats.schema_registry import SchemaRegistry
-from dataflow_assets.languages.common.client_security import referred
+from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.reader.change_formats import DEBEZIUM_CONFLUENT
 from dataflow_assets.languages.sql.reader.options import CONFLUENT, KAFKA
@@ -34,7 +34,7 @@ def registry(table: Declared, notes: Notes) -> SchemaRegistry | None:
     try:
         return SchemaRegistry(**given)
     except ValidationError as error:
-        notes.refused(error, {}, (table.document, f"{starts[0]}.url"))
+        notes.refuse(error, {}, (table.document, f"{starts[0]}.url"))
         return None
 
 
@@ -63,8 +63,8 @@ def _login(table: Declared, start: str, notes: Notes) -> dict[str, Any]:
         if not colon:
             notes.wrong((table.document, user_info), "must be user:password")
             return {}
-        login = referred("password", password, (table.document, user_info), notes)
+        login = field_or_reference("password", password, (table.document, user_info), notes)
         found["basic_auth"] = {"username": user, **login}
     if text := table.text(token):
-        found |= referred("bearer_token", text, (table.document, token), notes)
+        found |= field_or_reference("bearer_token", text, (table.document, token), notes)
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.expressions import Expression
 from dataflow_assets.languages.sql.engine.stages import Stage
 from dataflow_assets.languages.sql.engine.unnest import Unnest
 from dataflow_assets.languages.sql.engine.windows import Windows
 from dataflow_assets.languages.sql.reader.bind import Scope
-from dataflow_assets.languages.sql.reader.ranking import limited
+from dataflow_assets.languages.sql.reader.ranking import limit_rankings
 from dataflow_assets.languages.sql.reader.syntax import View
 from dataflow_assets.languages.sql.reader.tables import Declared
 from dataflow_assets.languages.sql.reader.windows import BOUNDS
@@ -70,13 +70,13 @@ class Relation:
     def width(self) -> int:
         """Returns how many columns the rows have that the first stage sees."""
         bounds = 0 if self.windows is None else len(BOUNDS)
-        return len(self.table.stored) + bounds + sum(len(one.types) for one in self.unnests)
+        return len(self.table.stored_columns) + bounds + sum(len(one.types) for one in self.unnests)
 
-    def limited(self) -> Relation:
+    def limit_rankings(self) -> Relation:
         """With rankings that know how many rows they are about. Raises Unreadable."""
         if self.unlimited is None:
             return self
-        stages = limited(self.stages, self.where, self.unlimited)
+        stages = limit_rankings(self.stages, self.where, self.unlimited)
         return replace(self, stages=stages, unlimited=None)
 
 
@@ -104,5 +104,5 @@ class Catalog:
             raise Unreadable(place, f"{name} has findings of its own")
         if name in self.unusable:
             raise Unreadable(place, self.unusable[name])
-        known = meant(name, [*self.tables, *self.views])
+        known = suggest(name, [*self.tables, *self.views])
         raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")

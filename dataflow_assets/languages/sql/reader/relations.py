@@ -22,7 +22,7 @@ from dataflow_assets.languages.sql.reader.ranking import (
     NUMBER,
     Arrival,
     Numbering,
-    numbered,
+    number_column,
     numbering,
     ranking,
 )
@@ -49,27 +49,27 @@ from dataflow_assets.languages.sql.reader.windows import closing, windows
 from dataflow_assets.languages.sql.reader.windows import columns as window_columns
 
 
-def related(query: Query, catalog: Catalog, environment: Environment) -> tuple[Relation, ...]:
+def relations(query: Query, catalog: Catalog, environment: Environment) -> tuple[Relation, ...]:
     """The rows of a query: of several tables where UNION ALL is between them.
 
     Raises Unreadable, or Refusals.
     """
     if isinstance(query, United):
-        return alike([(one, related(one, catalog, environment)) for one in query.queries])
+        return alike([(one, relations(one, catalog, environment)) for one in query.queries])
     if query.refused:
         raise Refusals(query.refused)
     select = over_windows(query)
-    sources = [_narrowed(select, *one) for one in _sources(select, catalog, environment)]
+    sources = [_narrow(select, *one) for one in _sources(select, catalog, environment)]
     if len(sources) > 1 and _keeps(select):
         sources = [as_one(select.place, sources)]
-    return tuple(_made(select, *one) for one in sources)
+    return tuple(_make(select, *one) for one in sources)
 
 
-def _narrowed(select: Select, source: Relation, scope: Scope) -> Rows:
+def _narrow(select: Select, source: Relation, scope: Scope) -> Rows:
     """Rows with their items, of which WHERE holds."""
     for one in select.unnested:
-        source, scope = _unnested(one, source, scope)
-    return _filtered(source, select.where, scope, "WHERE"), scope
+        source, scope = _unnest(one, source, scope)
+    return _filter(source, select.where, scope, "WHERE"), scope
 
 
 def _keeps(select: Select) -> bool:
@@ -77,32 +77,32 @@ def _keeps(select: Select) -> bool:
     return is_grouped(select) or select.distinct is not None or numbered_by
 
 
-def _made(select: Select, source: Relation, scope: Scope) -> Relation:
-    made = (_grouped if is_grouped(select) else _plain)(select, source, scope)
+def _make(select: Select, source: Relation, scope: Scope) -> Relation:
+    made = (_group if is_grouped(select) else _plain)(select, source, scope)
     return made if select.distinct is None else _distinct(select.distinct, made)
 
 
 def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
-    found = _selected(select, source, scope)
+    found = _select(select, source, scope)
     numbers = numbering(select, scope)
-    return found if numbers is None else _ranked(found, numbers)
+    return found if numbers is None else _rank(found, numbers)
 
 
-def _selected(select: Select, source: Relation, scope: Scope) -> Relation:
+def _select(select: Select, source: Relation, scope: Scope) -> Relation:
     columns, places = zip(*_columns(select, scope), strict=True)
     names, found = zip(*columns, strict=True)
     columns = tuple(zip(names, unify(found), strict=True))
     return replace(source, columns=columns, places=places)
 
 
-def _grouped(select: Select, source: Relation, scope: Scope) -> Relation:
-    source = source.limited()
+def _group(select: Select, source: Relation, scope: Scope) -> Relation:
+    source = source.limit_rankings()
     groups = grouping(select, scope)
-    found, numbers = _selected(select, source, groups), numbering(select, groups)
+    found, numbers = _select(select, source, groups), numbering(select, groups)
     having = None if select.having is None else _condition(select.having, groups, "HAVING")
     made = stage(groups, source.where, retracts=source.changes)
     found = _in_windows(select.place, replace(found, where=having), source, made)
-    return found if numbers is None else _ranked(found, numbers)
+    return found if numbers is None else _rank(found, numbers)
 
 
 def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
@@ -117,8 +117,8 @@ def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) ->
     return replace(found, stages=(*stages, replace(made, window=window)), bounds=bounds)
 
 
-def _ranked(source: Relation, found: Numbering) -> Relation:
-    source = source.limited()
+def _rank(source: Relation, found: Numbering) -> Relation:
+    source = source.limit_rankings()
     if source.windows is not None and not source.stages:
         message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
         raise Unreadable(found.place, message)
@@ -131,13 +131,13 @@ def _ranked(source: Relation, found: Numbering) -> Relation:
     changes, columns = source.changes, [one for _, one in source.columns]
     arrived = None if source.stages or changes else Arrival(source.width, source.unnests)
     made = ranking(found, columns, source.where, arrived, retracts=changes)
-    passed_on = tuple((name, numbered(made, one, name)) for name, one in source.columns)
+    passed_on = tuple((name, number_column(made, one, name)) for name, one in source.columns)
     rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
     return _in_windows(found.place, rows, source, made)
 
 
 def _distinct(place: Place, source: Relation) -> Relation:
-    source = source.limited()
+    source = source.limit_rankings()
     for name, one in source.columns:
         if has_map(one.type):
             raise Unreadable(place, f"DISTINCT: {name} is {one.type}, which cannot be compared")
@@ -148,7 +148,7 @@ def _distinct(place: Place, source: Relation) -> Relation:
     return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, made)
 
 
-def _filtered(source: Relation, node: Node | None, scope: Scope, clause: str) -> Relation:
+def _filter(source: Relation, node: Node | None, scope: Scope, clause: str) -> Relation:
     if node is None:
         return source
     found = _condition(node, scope, clause)
@@ -165,18 +165,16 @@ def _condition(node: Node, scope: Scope, clause: str) -> Expression:
 def _sources(select: Select, catalog: Catalog, environment: Environment) -> list[Rows]:
     source = select.source
     if isinstance(source, Windowed):
-        return [_windowed(source, select.alias, catalog, environment)]
+        return [_window(source, select.alias, catalog, environment)]
     if isinstance(source, Reference):
-        return _referred(source, catalog, environment)
-    found = related(source, catalog, environment)
+        return _rows_of(source, catalog, environment)
+    found = relations(source, catalog, environment)
     return [(one, _scope(one, select.alias, environment)) for one in found]
 
 
-def _windowed(
-    node: Windowed, alias: str | None, catalog: Catalog, environment: Environment
-) -> Rows:
+def _window(node: Windowed, alias: str | None, catalog: Catalog, environment: Environment) -> Rows:
     """Rows once for each window that they are in."""
-    (relation, scope), *others = _referred(node.table, catalog, environment)
+    (relation, scope), *others = _rows_of(node.table, catalog, environment)
     if others or relation.stages or relation.windows is not None or relation.unnests:
         message = f"a window over {node.table.table} is not supported: windows are over a table"
         message += "; UNNEST is behind them" if relation.unnests else ""
@@ -188,14 +186,14 @@ def _windowed(
         )
         raise Unreadable(node.table.place, message)
     found = windows(node, scope, relation.table, environment)
-    more = window_columns(found, len(relation.table.stored))
+    more = window_columns(found, len(relation.table.stored_columns))
     bounds = tuple(one for _, one in more)
     columns = (*relation.columns, *more)
     relation = replace(relation, columns=columns, windows=found, bounds=bounds)
     return relation, _scope(relation, alias or node.table.table, environment)
 
 
-def _unnested(node: Unnested, relation: Relation, scope: Scope) -> Rows:
+def _unnest(node: Unnested, relation: Relation, scope: Scope) -> Rows:
     """Rows once for each of their items."""
     if relation.stages:
         message = (
@@ -214,13 +212,13 @@ def _unnested(node: Unnested, relation: Relation, scope: Scope) -> Rows:
     )
     tables = (*scope.tables, (node.alias or "", more))
     scope = replace(scope, columns=found.columns, tables=tables)
-    return _filtered(found, node.condition, scope, "ON"), scope
+    return _filter(found, node.condition, scope, "ON"), scope
 
 
-def _referred(source: Reference, catalog: Catalog, environment: Environment) -> list[Rows]:
+def _rows_of(source: Reference, catalog: Catalog, environment: Environment) -> list[Rows]:
     if source.table in catalog.views:
         view, rows = catalog.views[source.table]
-        found = [_renamed(one, view) for one in rows]
+        found = [_rename(one, view) for one in rows]
         return [(one, _scope(one, source.alias or source.table, environment)) for one in found]
     table = _table(source, catalog)
     scope = table.scope(environment, source.alias)
@@ -231,7 +229,7 @@ def _scope(relation: Relation, name: str | None, environment: Environment) -> Sc
     return Scope(relation.columns, ((name or "", relation.columns),), environment)
 
 
-def _renamed(relation: Relation, view: View) -> Relation:
+def _rename(relation: Relation, view: View) -> Relation:
     if not view.columns:
         return relation
     if len(view.columns) != len(relation.columns):
@@ -251,13 +249,13 @@ def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expressi
     for number, item in enumerate(select.items):
         if isinstance(item.node, Star):
             scope.whole(item.node)
-            yield from ((one, item.node.place) for one in _starred(item.node, scope))
+            yield from ((one, item.node.place) for one in _star(item.node, scope))
         else:
             found = NUMBER if isinstance(item.node, Numbered) else bound(item.node, scope)
             yield (_name(item, number), found), item.node.place
 
 
-def _starred(node: Star, scope: Scope) -> Named:
+def _star(node: Star, scope: Scope) -> Named:
     found = scope.columns if node.table is None else scope.of_table(node.table)
     if found is None:
         raise Unreadable(node.place, f"no table {node.table} in FROM")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dataflow_assets.connectors.kafka.values import Begin, End
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.reader.options import UPSERT
 from dataflow_assets.languages.sql.reader.tables import Declared
@@ -32,10 +32,10 @@ def begin(table: Declared, notes: Notes) -> tuple[dict[str, Any], Begin | None]:
         return {"starting_offsets": "earliest"}, None
     mode = table.text(f"{_STARTUP}.mode", "group-offsets")
     if mode not in _STARTS:
-        notes.wrong((table.document, f"{_STARTUP}.mode"), meant(mode, _STARTS))
+        notes.wrong((table.document, f"{_STARTUP}.mode"), suggest(mode, _STARTS))
         return {}, None
     found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
-    millis, offsets = _given(table, _STARTUP, mode, notes)
+    millis, offsets = _start_of(table, _STARTUP, mode, notes)
     if millis is not None:
         time = _EPOCH + timedelta(milliseconds=millis)
         return {**found, "starting_timestamp": time.isoformat()}, None
@@ -48,18 +48,18 @@ def end(table: Declared, notes: Notes) -> End | None:
     mode = table.text(key, "unbounded")
     if mode not in _ENDS:
         said = "is where a flow begins: end at a time, or at offsets; " if "group" in mode else ""
-        notes.wrong((table.document, key), f"{said}{meant(mode, _ENDS)}")
+        notes.wrong((table.document, key), f"{said}{suggest(mode, _ENDS)}")
         return None
     if mode == "latest-offset":
         message = "each run reads what is there when the run begins: `dataflow run` ends then"
         notes.note((table.document, key), message)
-    millis, offsets = _given(table, _BOUNDED, mode, notes)
+    millis, offsets = _start_of(table, _BOUNDED, mode, notes)
     if millis is not None:
         return End(millis=millis)
     return None if offsets is None else End(offsets)
 
 
-def _given(
+def _start_of(
     table: Declared, start: str, mode: str, notes: Notes
 ) -> tuple[int | None, dict[int, int] | None]:
     """The time or the offsets that a mode needs; `notes` gets what is wrong with them."""

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dataflow_assets.errors.likely_names import did_you_mean
 from dataflow_assets.languages.common.key_tables import Key, entry, names
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.statements import StatementNotes
 from dataflow_assets.languages.sql.reader.syntax import Option
 
@@ -128,7 +128,7 @@ def apply(option: Option, state: StatementNotes, settings: dict[str, str]) -> No
     elif found.verdict == "ignored":
         state.note(what, option.place, f"has no effect here: {found.says}")
     elif allowed is not None and option.value not in allowed:
-        _refuse(option, state, meant(option.value, allowed))
+        _refuse(option, state, suggest(option.value, allowed))
     elif wrong := _setting_problem(option):
         _refuse(option, state, wrong)
     else:

@@ -94,12 +94,12 @@ def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
     stages = made.stages if isinstance(made, ViewPlan) else ()
     known: Known = {}
     for one in made.outputs:
-        found = _computed(one.expression, made.shared, stages, known) if one.key else None
+        found = _constant(one.expression, made.shared, stages, known) if one.key else None
         if found is not None:
             yield one.name, found
 
 
-def _computed(
+def _constant(
     one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
 ) -> Constant | None:
     """A constant, computed; None where a record, the present or the zone of the flow decides.
@@ -122,19 +122,19 @@ def _compute(
     if isinstance(one, Constant):
         return one
     if isinstance(one, Shared):
-        return _computed(shared[one.at], shared, stages, known)
+        return _constant(shared[one.at], shared, stages, known)
     if isinstance(one, Column):
         inner = _passed_on(stages[-1]).get(one.at) if stages else None
-        return None if inner is None else _computed(inner, stages[-1].shared, stages[:-1], known)
-    results = [_computed(inner, shared, stages, known) for inner in operands(one)]
+        return None if inner is None else _constant(inner, stages[-1].shared, stages[:-1], known)
+    results = [_constant(inner, shared, stages, known) for inner in operands(one)]
     given = [inner for inner in results if inner is not None]
     if len(given) < len(results) or not lasting(one):
         return None
     if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *given)):
         return None
     if isinstance(one, CastTo):
-        return _evaluated(replace(one, given=given[0]))
-    return _evaluated(replace(one, arguments=tuple(given))) if isinstance(one, Call) else None
+        return _evaluate(replace(one, given=given[0]))
+    return _evaluate(replace(one, arguments=tuple(given))) if isinstance(one, Call) else None
 
 
 def _passed_on(stage: Stage) -> Mapping[int, Expression]:
@@ -145,7 +145,7 @@ def _passed_on(stage: Stage) -> Mapping[int, Expression]:
     return found
 
 
-def _evaluated(one: Expression) -> Constant | None:
+def _evaluate(one: Expression) -> Constant | None:
     try:
         return Constant(one.type, compile_expression(one, Environment())(()))
     except NO_VALUE:

@@ -10,7 +10,7 @@ from typing import Any
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common import documents
 from dataflow_assets.languages.common.key_tables import Key, entry, names
-from dataflow_assets.languages.common.keys import meant
+from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.tokens import Place
 from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layouts
@@ -57,7 +57,7 @@ class Declared:
         return self.table.name
 
     @property
-    def stored(self) -> tuple[Column, ...]:
+    def stored_columns(self) -> tuple[Column, ...]:
         """The columns of a row as it is read: without computed ones."""
         return tuple(one for one in self.table.columns if one.computed is None)
 
@@ -73,7 +73,7 @@ class Declared:
         return tuple(one for one in self.table.columns if one.physical)
 
     @property
-    def written(self) -> tuple[Column, ...]:
+    def written_columns(self) -> tuple[Column, ...]:
         return tuple(
             one
             for one in self.table.columns
@@ -83,12 +83,12 @@ class Declared:
     @property
     def buffer(self) -> Buffer | None:
         """Returns how changes of one key become one; None: each is written."""
-        if not all(map(self.buffered, _BUFFER)):
+        if not all(map(self.is_buffered, _BUFFER)):
             return None
         rows, waits = (self.text(key) for key in _BUFFER)
         return Buffer(int(rows), milliseconds(waits) or 0)
 
-    def buffered(self, key: str) -> bool:
+    def is_buffered(self, key: str) -> bool:
         """Returns whether an option of the buffer is above zero, or not valid."""
         found = self.text(key, "0")
         return found.strip() != "0" and milliseconds(found) != 0
@@ -99,7 +99,7 @@ class Declared:
 
     def scope(self, environment: Environment, alias: str | None = None) -> Scope:
         """Returns what names mean where the table is read. Raises Unreadable."""
-        stored = self.stored
+        stored = self.stored_columns
         found: dict[str, Expression] = {
             one.name: Cell(one.type or STRING, at, one.name) for at, one in enumerate(stored)
         }
@@ -111,7 +111,7 @@ class Declared:
         return Scope(ordered, ((alias or self.name, ordered),), environment)
 
 
-def declared(table: Table, file: str, notes: Notes) -> Declared | None:
+def declare_table(table: Table, file: str, notes: Notes) -> Declared | None:
     """The table, unless something is wrong with it, which `notes` has by then."""
     before = len(notes.findings)
     given = {one.key: one for one in table.options}
@@ -119,7 +119,7 @@ def declared(table: Table, file: str, notes: Notes) -> Declared | None:
     connector = given["connector"].value if "connector" in given else ""
     if connector not in known.CONNECTORS:
         said = "is required" if not connector else "is not supported"
-        allowed = meant(connector, known.CONNECTORS) if connector else ""
+        allowed = suggest(connector, known.CONNECTORS) if connector else ""
         allowed = allowed or f"allowed: {', '.join(known.CONNECTORS)}"
         notes.wrong((document, "connector"), f"{said}; {allowed}", key=not connector)
         return None
@@ -166,7 +166,7 @@ def _check_options(found: Declared, notes: Notes) -> None:
         one = entry(key, plain, formats)
         where = (found.document, key)
         if one is None:
-            notes.wrong(where, _unknown(key, found, (*plain, *formats)), key=True)
+            notes.wrong(where, _unknown_option(key, found, (*plain, *formats)), key=True)
         elif (other := _effective_name(found, key, both)) is not None:
             notes.wrong(where, f"has no effect here: write {other}", key=True)
         elif one.verdict == "refused":
@@ -188,11 +188,11 @@ def _effective_name(found: Declared, key: str, formats: Sequence[Key]) -> str | 
     return inside if bare and inside != key and entry(inside, formats) is not None else None
 
 
-def _unknown(key: str, found: Declared, keys: Sequence[Key]) -> str:
+def _unknown_option(key: str, found: Declared, keys: Sequence[Key]) -> str:
     other = known.ONLY_UPSERT if found.connector == known.KAFKA else known.ONLY_KAFKA
     if entry(key, other) is not None:
         return f"is not an option of {found.connector}"
-    return f"unknown option; {meant(key, names(keys))}" if len(key) > 2 else "unknown option"
+    return f"unknown option; {suggest(key, names(keys))}" if len(key) > 2 else "unknown option"
 
 
 def _note(found: Declared, one: Key, key: str, notes: Notes) -> None:
@@ -227,21 +227,21 @@ def _check_values(found: Declared, notes: Notes) -> None:
         where = (found.document, key)
         allowed = _CHOICES.get(plain)
         if allowed is not None and option.value not in allowed:
-            notes.wrong(where, meant(option.value, allowed))
+            notes.wrong(where, suggest(option.value, allowed))
         elif key in _NUMBERS and not re.fullmatch("[0-9]{1,9}", option.value):
             notes.wrong(where, "must be a whole number")
         elif key in _DURATIONS and milliseconds(option.value) is None:
             notes.wrong(where, "must be a duration, like 500ms, 1s or 5 min")
     rows, waits = _BUFFER
-    if found.connector == known.UPSERT and (found.buffered(rows) != found.buffered(waits)):
-        lacking = rows if found.buffered(waits) else waits
+    if found.connector == known.UPSERT and (found.is_buffered(rows) != found.is_buffered(waits)):
+        lacking = rows if found.is_buffered(waits) else waits
         notes.wrong((found.document, lacking), "must be above zero too, as the other one is")
 
 
 def _check_required(found: Declared, notes: Notes) -> None:
     needed = {"topic": "the topic", "properties.bootstrap.servers": "the brokers"}
     for key, what in needed.items():
-        notes.required((found.document, key), (found.options and found.text(key)) or None, what)
+        notes.require((found.document, key), (found.options and found.text(key)) or None, what)
     if ";" in found.text("topic"):
         message = "a list of topics is not supported: declare a table for each topic"
         notes.wrong((found.document, "topic"), message)

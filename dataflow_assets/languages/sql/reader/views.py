@@ -36,14 +36,14 @@ from dataflow_assets.languages.sql.reader.inserts import (
     times_of,
 )
 from dataflow_assets.languages.sql.reader.key_columns import column_at
-from dataflow_assets.languages.sql.reader.pruning import pruned
+from dataflow_assets.languages.sql.reader.pruning import prune
 from dataflow_assets.languages.sql.reader.ranked_keys import by_key
 from dataflow_assets.languages.sql.reader.ranking import arrival_cells
 from dataflow_assets.languages.sql.reader.relation import Relation
 from dataflow_assets.languages.sql.reader.settings import IDLE, TTL, milliseconds
 from dataflow_assets.languages.sql.reader.syntax import Insert
 from dataflow_assets.languages.sql.reader.tables import Declared
-from dataflow_assets.languages.sql.reader.windows import bound_at, check_grouped, implied
+from dataflow_assets.languages.sql.reader.windows import bound_at, check_grouped, implied_columns
 from dataflow_assets.languages.sql.state.options import StateLocation
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.sdk.local_folders import ROOT
@@ -61,7 +61,7 @@ def view(
     settings: Mapping[str, str],
 ) -> ViewPlan:
     layouts = readable(insert, relation)
-    relation = relation.limited()
+    relation = relation.limit_rankings()
     outputs = outputs_of(insert, relation, target, settings)
     check_grouped(relation.windows, relation.stages, insert.query.place)
     check_grouped_changes(insert, relation)
@@ -73,8 +73,8 @@ def view(
         _check_key(insert, relation, target, outputs)
     cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
     given = [] if relation.where is None else [relation.where]
-    kept, over = pruned(relation.stages, [*given, *(one.expression for one in outputs)])
-    kept, united = _united(insert, relation, kept)
+    kept, over = prune(relation.stages, [*given, *(one.expression for one in outputs)])
+    kept, united = _unite(insert, relation, kept)
     stages = tuple(sharing_parts(insert, one) for one in kept)
     parts, found = sharing(insert, over)
     computed = iter(found)
@@ -98,7 +98,7 @@ def view(
     )
 
 
-def _united(
+def _unite(
     insert: Insert, relation: Relation, stages: tuple[Stage, ...]
 ) -> tuple[tuple[Stage, ...], tuple[TableRows, ...]]:
     """Stages over the columns that the first one looks at, and how each table has them."""
@@ -128,7 +128,7 @@ def _table_rows(insert: Insert, relation: Relation, used: Sequence[int]) -> Tabl
 
 def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Type]]:
     places = {one.name: at for at, one in enumerate(cells)}
-    types = {one.name: one.type for one in table.stored}
+    types = {one.name: one.type for one in table.stored_columns}
     for name in table.table.key:
         yield places[name], types[name] or STRING
 
@@ -142,7 +142,7 @@ def _check_key(
     places = [_key_place(relation, one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
     given = {at for at in places if at is not None}
-    if not plain or given | implied(relation.windows, relation.bounds, given) != set(
+    if not plain or given | implied_columns(relation.windows, relation.bounds, given) != set(
         range(len(keys))
     ):
         message = (

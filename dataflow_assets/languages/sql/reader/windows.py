@@ -150,7 +150,7 @@ def _shown_unit(pattern: str) -> int | None:
     return shown[-1] if letters.issuperset(complete) else None
 
 
-def implied(
+def implied_columns(
     found: Windows | None, bounds: Sequence[Expression], given: Collection[int]
 ) -> frozenset[int]:
     """The columns of a window that others of its columns say already.

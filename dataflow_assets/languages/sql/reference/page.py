@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dataflow_assets.languages.common.key_tables import Key
-from dataflow_assets.languages.common.pages import escaped, section, statements
+from dataflow_assets.languages.common.pages import escape, section, statements
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
 from dataflow_assets.languages.sql.engine.functions import FUNCTIONS
 from dataflow_assets.languages.sql.engine.metadata import METADATA, WRITABLE
@@ -74,7 +74,7 @@ def _differences() -> str:
 
 
 def _aggregates() -> str:
-    rows = [(f"`{one.usage}`", escaped(one.says)) for one in AGGREGATES.values()]
+    rows = [(f"`{one.usage}`", escape(one.says)) for one in AGGREGATES.values()]
     head = f"## Aggregates\n\n{prose.AGGREGATES}\n"
     return f"{head}\n{_table(('Aggregate', 'Result'), rows)}\n"
 
@@ -88,7 +88,7 @@ def _functions() -> str:
 
 def _group(group: str) -> str:
     rows = [
-        f"| `{_cell(one.usage)}` | {escaped(one.says)} | {'<br>'.join(_examples(one.examples))} |"
+        f"| `{_cell(one.usage)}` | {escape(one.says)} | {'<br>'.join(_examples(one.examples))} |"
         for one in FUNCTIONS.values()
         if one.group == group
     ]

@@ -180,7 +180,7 @@ class Flowing:
 
     def _passed_on(self, hop: Hop, kept: bytes) -> Sequence[bytes]:
         """The rows that a table passes on of a key."""
-        return self.view.seen(kept) if hop.kind == ROWS else sent_rows(kept)
+        return self.view.rows_of(kept) if hop.kind == ROWS else sent_rows(kept)
 
     def _merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
         if hop.kind == ROWS:

@@ -26,7 +26,7 @@ from dataflow_assets.languages.sql.engine.window_rows import WindowArrivals
 from dataflow_assets.languages.sql.state.output import REFUSED, Row
 from dataflow_assets.languages.sql.state.united import identities, of_table
 from dataflow_assets.micro_batch.formatted import in_json
-from dataflow_assets.micro_batch.message_metadata import Rows, wanted
+from dataflow_assets.micro_batch.message_metadata import Rows, metadata_to_read
 from dataflow_assets.records.record import Record, parse
 
 _TIME = "timestamp"
@@ -60,10 +60,10 @@ class Reader:
     others: tuple[KafkaSource, ...] = ()
     """Of the other tables of a UNION ALL."""
 
-    def asked(self, piece: OffsetSlice) -> Asked:
+    def ask(self, piece: OffsetSlice) -> Asked:
         number, partition = of_table(piece.partition)
         source, table = self._sources[number], self.view.tables[number]
-        columns = wanted(source, self.view.reads(table))
+        columns = metadata_to_read(source, self.view.reads(table))
         own = replace(piece, partition=partition)
         return Asked(source, identities(self.identity)[number], own, columns, 0, 1)
 
@@ -78,7 +78,7 @@ class Reader:
             if not piece.empty:
                 by_table.setdefault(of_table(piece.partition)[0], []).append(piece)
         for some in by_table.values():
-            asked = [self.asked(piece) for piece in some]
+            asked = [self.ask(piece) for piece in some]
             for at, batches in type(self.source).messages_together(asked):
                 yield some[at], self.read(some[at], batches)
 
@@ -96,7 +96,7 @@ class Reader:
                 bad = {at - first: why for at, why in unreadable.items() if first <= at < last}
                 if bad or not taking.take_all(some, rows):
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
-        return taking.found(self._number(number))
+        return taking.result(self._number(number))
 
     def _number(self, number: int) -> int | None:
         """Which table of its topic a table is; None: the first."""
@@ -177,7 +177,7 @@ class _Taking(ABC):
         place = {name: metadata.get(name) for name in ("topic", "partition", "offset")}
         self._read.refused.append(Row(body, REFUSED, reason, **place, key=metadata.get(KEY)))
 
-    def found(self, table: int | None) -> Read:
+    def result(self, table: int | None) -> Read:
         """All of the slice; `table`: as a row that is refused has it."""
         counted, latest = self._counted, self._latest
         rows, numbers = [*counted, *latest.values()], [*counted.values(), *self._times.values()]
@@ -186,7 +186,7 @@ class _Taking(ABC):
         return self._read
 
     def _replace(self, key: bytes, seen: Sequence[bytes], time: int) -> None:
-        self._latest[key], self._times[key] = self._view.kept(seen), time
+        self._latest[key], self._times[key] = self._view.keep(seen), time
 
 
 def _messages(batch: pa.RecordBatch, rows: Rows) -> Messages:

@@ -21,7 +21,7 @@ from dataflow_assets.contracts import (
     Positions,
     SourceSession,
     Span,
-    folded,
+    fold_parts,
     utc_now,
 )
 from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets, TakesOverPositions
@@ -247,7 +247,7 @@ class ViewSession(
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = folded(positions, VIEW)
+        found = fold_parts(positions, VIEW)
         return {} if found is None else {VIEW: found}
 
     @override

@@ -21,7 +21,7 @@ from dataflow_assets.languages.sql.state.hops import Flowing, Hop
 from dataflow_assets.languages.sql.state.manifest import File, Table
 from dataflow_assets.languages.sql.state.reading import Reader
 from dataflow_assets.languages.sql.state.staged import Staged, changes_of, stage
-from dataflow_assets.micro_batch.defects import place, reported
+from dataflow_assets.micro_batch.defects import place, report_defects
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
 
@@ -197,7 +197,7 @@ class _InTasks:
     def _do(self, number: int) -> Any:
         task = self.tasks[number]
         try:
-            with reported(*task.about):
+            with report_defects(*task.about):
                 return task()
         except DataflowError as error:
             return Failure.of(error)
