@@ -99,7 +99,7 @@ class Flow:
     annotations: Mapping[str, str] = field(default_factory=dict)
     secrets: Secrets = Secrets()
     language: str = "dataflow"
-    """Of its manifest: the name of a dialect."""
+    """The name of its manifest's language."""
     files: str = field(default="", repr=False)
     """Of a flow that is resolved: a digest of the files that its certificates and keys are in."""
 
@@ -193,7 +193,7 @@ class Flow:
         return replace(found, files=lookup.files())
 
     def resolvable(self) -> Flow:
-        """As `resolved`, with the values that can be had: what is missing is left out."""
+        """As `resolve`, with the values that can be had: what is missing is left out."""
         return self._fill(Lookup(self.secrets))
 
     def _fill(self, lookup: Lookup) -> Flow:

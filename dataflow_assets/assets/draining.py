@@ -87,7 +87,7 @@ class Draining:
         return any(report.delta.rows or report.delta.rejected for report in self._first)
 
     def write(self, key: dg.AssetKey) -> dict[str, Any]:
-        """Drains to the end; the final event's metadata for one of the assets."""
+        """Drains to the end; returns the final event's metadata for one of the assets."""
         try:
             with self._guard():
                 self._finish()

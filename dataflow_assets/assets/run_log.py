@@ -15,7 +15,7 @@ Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 @contextmanager
 def log_to_run(flow: Flow, context: Context) -> Iterator[None]:
-    """Returns what is logged about the flow until the block ends."""
+    """Writes what is logged about the flow into the run's log until the block ends."""
     with _attach(_ToRun(flow, context)):
         yield
 
@@ -51,7 +51,7 @@ class Lines(logging.Handler):
             yield
 
     def add(self, level: int, flow: str, text: str) -> None:
-        """One more line, without secrets; `flow`: which it is about, empty for several."""
+        """Adds a line, without secrets; `flow`: which it is about, empty for several."""
         about = f"flow {flow}"
         if flow and not text.startswith(f"{about}:"):
             text = f"{about}: {text.removeprefix(f'{about} ')}"

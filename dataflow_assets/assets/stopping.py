@@ -39,7 +39,7 @@ def every(seconds: float, reason: Reason) -> Reason:
 
 
 def manifest_changed(flow: Flow) -> Reason:
-    """Returns whether the flow reads differently from its file now; a touched file is no change."""
+    """The reason that the flow's file says something else by now; a touched file is no change."""
     if not flow.file.is_file():
         return lambda: None
 

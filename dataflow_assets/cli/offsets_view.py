@@ -36,7 +36,7 @@ def as_json(answers: Sequence[Answer], describe: Callable[[BaseException], str])
 
 
 def show(answers: Sequence[Answer], describe: Callable[[BaseException], str]) -> None:
-    """A line for each offset; what is wrong with flows comes first, on stderr."""
+    """Prints a line for each offset; what is wrong with flows comes first, on stderr."""
     for answer in answers:
         if answer.error is not None:
             err(f"{answer.flow.id}: {' '.join(describe(answer.error).split())}")

@@ -39,7 +39,7 @@ class Display(ABC):
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """A line beside the display: warnings of the engine."""
+        """Prints a line beside the display: warnings of the engine."""
 
     @abstractmethod
     def close(self, outcomes: Sequence[Outcome]) -> None: ...

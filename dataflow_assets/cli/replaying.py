@@ -88,10 +88,10 @@ class _Display(ABC):
 
     @abstractmethod
     def show(self, done: Replayed) -> None:
-        """Returns what has been put back so far."""
+        """Shows what has been put back so far."""
 
     def say(self, text: str) -> None:
-        """A line beside the display: warnings of the engine."""
+        """Prints a line beside the display: warnings of the engine."""
         err(text)
 
     def close(self, done: Replayed, outcome: str, error: str | None) -> None:

@@ -108,7 +108,7 @@ def as_blocks(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
 
 
 def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
-    """Returns what is wrong first: flows that fail or cannot be asked, on stderr.
+    """Prints what is wrong first: flows that fail or cannot be asked, on stderr.
 
     Then the others, those furthest behind first; one line at the end counts the flows.
     """

@@ -1,7 +1,8 @@
 """What a source, a sink and a writer promise each other: signatures and promises, nothing else.
 
-`source` and `sink` have what all have. What only some sources can do is a class each, in
-`capabilities` (sessions), `declared` (sources), `reading` (in tasks) and `looking` (many at once).
+`source`, `sink` and `sink_session` have what all have. What only some can do is a class each: of
+sources in `capabilities` (sessions), `declared` (sources), `reading` (in tasks) and `looking` (many
+at once), of sinks in `sink_capabilities`.
 
 The life of one micro-batch: the driver plans a span with fixed upper bounds, opens the sink's
 epoch, runs one pass over the span on Spark, and finishes only when the whole pass succeeded. The
@@ -35,6 +36,7 @@ Who calls what when, in the order of a run:
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `ConfirmsTopics.confirm` | a task, before the commit of the rows | once for each slice |
 | `Writer.close`, or `abort` | a task, at the end of its slice | once |
+| `StagesWithSpark.stage` | the driver, between pass and finish | the same |
 | `SinkSession.finish` | the driver, once the whole pass succeeded | the same |
 | `SourceSession.acknowledge` | the driver, once every branch has finished | the same, or never |
 | `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |

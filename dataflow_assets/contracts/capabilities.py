@@ -141,7 +141,7 @@ class TakesOverPositions(ABC):
     def take_over(self, known: Positions) -> Positions:
         """Returns where a flow without a checkpoint begins that another program has driven so far.
 
-        Called by the driver once, instead of `start`, with what `SinkSession.inherited` gave.
+        Called by the driver once, instead of `start`, with what `TakesOver.inheritance` gave.
 
         Args:
             known: a position for each partition whose position is stored with its rows; it wins.

@@ -145,7 +145,7 @@ class CountsRows(ABC):
         """
 
 
-# Of declared sinks. micro_batch/branches.py
+# Of declared sinks. Asked by `shape_of`, for micro_batch/branches.py and others
 class ShapesRecords(ABC):
     """Stores something else of a record than its body (raw mode)."""
 

@@ -1,7 +1,7 @@
 """Avro values as JSON, by their schema: in maps, unions of several types, and what is no record.
 
 Values come from fastavro as messages hold them (`AvroSchema.raw`): numbers, bytes, texts. The same
-type has the same form here as where it is a column that becomes JSON (`formats/rows`).
+type has the same form here as where it is a column that becomes JSON (`formats/rows.py`).
 """
 
 from __future__ import annotations

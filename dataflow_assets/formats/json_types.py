@@ -87,7 +87,7 @@ def value_type(field: pa.Field) -> Any:
 
 
 def or_null(field: pa.Field) -> Any:
-    """Returns what is kept as it was sent may be null anyway."""
+    """The type of a value or null; what is kept as it was sent may be null anyway."""
     kind = value_type(field)
     return kind if kind is msgspec.Raw else kind | None
 

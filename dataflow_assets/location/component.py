@@ -44,7 +44,7 @@ class FlowsScaffolder(dg.Scaffolder[dg.Model]):
 
     @override
     def scaffold(self, request: dg.ScaffoldRequest[dg.Model]) -> None:
-        """The component's YAML, and a folder with one manifest to edit."""
+        """Writes the component's YAML, and a folder with one manifest to edit."""
         dg.scaffold_component(request, {"folders": ["flows"]})
         flows = Path(request.target_path) / "flows"
         flows.mkdir(parents=True, exist_ok=True)

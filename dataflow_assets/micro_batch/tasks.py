@@ -41,7 +41,7 @@ def frame(
 ) -> DataFrame:
     """The span's messages with the wanted metadata; where the pass itself reads one row a slice.
 
-    Work passes messages through `large_records.completed` before it looks at them.
+    Work passes messages through `large_records.with_large_values` before it looks at them.
     """
     if isinstance(source, SparkFrames) and declared.delivers == "messages":
         return source.frame(spark, span, wanted)
@@ -104,7 +104,7 @@ class CutOff(JobDied):
 
 
 def within(seconds: float) -> Callable[[], str]:
-    """For `limited`: so much time from now on."""
+    """For `limit_jobs`: so much time from now on."""
     end = time.monotonic() + seconds
     return lambda: f"it did not end within {seconds:g} seconds" if time.monotonic() >= end else ""
 

@@ -60,7 +60,7 @@ def _resolve(flow: Flow) -> Flow:
     """With the values of its Secrets, as far as they are there.
 
     Each line of a log comes by here, with a lock held: the Kubernetes API is not asked, which may
-    be away. What this process has from it is among those that were `given`.
+    be away. What this process has from it is among those in `resolved_values`.
     """
     if inside():
         return flow

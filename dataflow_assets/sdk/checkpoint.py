@@ -4,13 +4,13 @@
 |---|---|---|
 | `begin` | `check_begun` | a bounded read begins only at the position it was planned from |
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
-| `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
+| `begin` after a crash | `resume` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
-| a chunk is written | `uncovered` | what the checkpoint covers is left out |
-| `finish` | `gaps`, `advanced` | what holds no records is stepped over |
+| a chunk is written | `without_covered` | what the checkpoint covers is left out |
+| `finish` | `gaps`, `advance` | what holds no records is stepped over |
 | another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
-| the checkpoint is gone | `removed` | CheckpointRemoved: the branch ends, the others go on |
-| the checkpoint was set back | `moved` | PermanentError: the same |
+| the checkpoint is gone | `checkpoint_removed` | CheckpointRemoved: the branch ends, others go on |
+| the checkpoint was set back | `checkpoint_moved` | PermanentError: the same |
 
 A checkpoint that somebody has moved *forward* is obeyed: what it covers is not stored again.
 """

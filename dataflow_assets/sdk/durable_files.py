@@ -10,7 +10,7 @@ _DISK = "file"
 
 
 def sync(path: Path) -> None:
-    """Returns what was written to the file or the folder survives a loss of power.
+    """Makes what was written to the file or the folder survive a loss of power.
 
     Called on the driver and in tasks, once for each file; raises OSError.
     """

@@ -147,7 +147,7 @@ class SuspectRows:
             self._doubts.append((rejection, failure))
 
     def check(self, source: str, piece: Slice) -> None:
-        """Returns whether rows were at fault.
+        """Checks that rows were at fault, and not the target.
 
         Called inside tasks by writers, before refused rows are settled.
 

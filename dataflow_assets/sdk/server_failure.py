@@ -46,7 +46,7 @@ class ServerFailure(ABC, Exception):
 
     @property
     def fault(self) -> Fault:
-        """Returns whether a row may be at fault.
+        """Says whether a row may be at fault.
 
         Called inside tasks by `SuspectRows`, which looks for it then.
 
@@ -59,7 +59,7 @@ class ServerFailure(ABC, Exception):
     def error(self, what: str) -> DataflowError:
         """The same for the engine.
 
-        Called by `translated`, on the driver and in tasks.
+        Called by `translate_errors`, on the driver and in tasks.
 
         Args:
             what: what was tried, and on which table or server; never with a secret.

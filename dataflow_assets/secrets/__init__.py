@@ -5,7 +5,7 @@ inside a cluster (`cluster`); the `Secret` documents beside the manifest (`looku
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, as Kubernetes mounts Secrets (`mounts`); and an
 environment variable (`environment`).
 
-A dialect whose files name environment variables makes a `VariableRef` instead, which is looked up
+A language whose files name environment variables makes a `VariableRef` instead, which is looked up
 in the environment alone.
 
 Nothing is kept for longer than seconds: whoever opens a flow again gets the values of that moment.

@@ -51,7 +51,7 @@ class SecretRef(Spec):
 class VariableRef(SecretRef):
     """Points at an environment variable, of which there may be several spellings.
 
-    Dialects make it, for files that name variables; a manifest names Secrets.
+    Languages make it, for files that name variables; a manifest names Secrets.
     """
 
     variables: tuple[str, ...]

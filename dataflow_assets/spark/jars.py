@@ -1,6 +1,6 @@
 """Archives from Maven Central (Spark's jars, Kafka, PostgreSQL), exactly those of `jars.lock`.
 
-`pinned` does the same for an archive that somebody else has pinned, from any repository.
+`pinned_file` does the same for an archive that somebody else has pinned, from any repository.
 
 Guarantee: `fetch` returns files whose sha256 is the locked one, or raises. What is already in the
 cache was verified when it came, needs no network and does not load the downloader at all.

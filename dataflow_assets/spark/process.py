@@ -154,14 +154,14 @@ class Server(ABC):
         return {"pid": self._process.pid, "started": system.start_ticks(self._process.pid)}
 
     def attach(self, identity: Mapping[str, int], ports: Mapping[str, int]) -> bool:
-        """Take over a server started elsewhere; False when it is gone, whoever has its number."""
+        """Takes over a server started elsewhere; False when it is gone, whoever has its number."""
         if not self._take(identity):
             return False
         self.ports, self.detached, self._fixed = ports, True, True
         return True
 
     def find(self) -> bool:
-        """Take over, to end it, what an interrupted start left detached: only its lock tells.
+        """Takes over, to end it, what an interrupted start left detached: only its lock tells.
 
         Whoever holds the lock notes itself in its first moments, so its note is waited for.
         """

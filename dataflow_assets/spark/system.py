@@ -48,7 +48,7 @@ def start_ticks(pid: int) -> int:
 
 
 def find_process(pid: int, began: int) -> psutil.Process | None:
-    """The process of that number that was started then, as `started` says; None once it is gone."""
+    """The process of that number with these `start_ticks`; None once it is gone."""
     try:
         process = psutil.Process(pid)
         return process if start_ticks(pid) == began and alive(process) else None
@@ -61,7 +61,7 @@ def boot_id() -> str:
 
 
 def locked(file: IO[str]) -> bool:
-    """Take the lock on an open file unless somebody has it; held until the last copy is closed."""
+    """Takes the lock on an open file unless somebody has it; held until the last copy is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -103,7 +103,7 @@ def family(process: psutil.Process) -> list[psutil.Process]:
 
 
 def send(number: int, processes: Iterable[psutil.Process]) -> None:
-    """A signal to those that are still there."""
+    """Sends a signal to those that are still there."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)

@@ -1,8 +1,9 @@
 """ClickHouse's types and the Arrow types that they travel as: one table for source, sink and docs.
 
-A source casts what it selects to `Rule.cast`, so that the Arrow types do not depend on the server's
-version. Lists and tuples follow their elements; where an element has no Arrow form of its own (a
-point, say), the whole column travels as JSON text. So do maps from a source; a sink fills maps.
+A source casts what it selects to `TypeRule.cast`, so that the Arrow types do not depend on the
+server's version. Lists and tuples follow their elements; where an element has no Arrow form of its
+own (a point, say), the whole column travels as JSON text. So do maps from a source; a sink fills
+maps.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ JSON_SETTINGS = {
 
 
 def settings_of(query: str) -> dict[str, object]:
-    """The settings that a query of `selected` columns needs."""
+    """The settings that a query of columns needs that `select_expression` selects."""
     return dict(JSON_SETTINGS) if "toJSONString(" in query else {}
 
 

@@ -20,7 +20,7 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 class BucketConnection(CatalogConnection):
-    """The keys of a bucket, or of a folder of the disk. No manifest has them: dialects do."""
+    """The keys of a bucket, or of a folder of the disk. No manifest has them: languages do."""
 
     place: ClassVar[str] = "bucket and prefix"
     at: ClassVar[str] = "bucket"

@@ -75,7 +75,7 @@ def creating(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
 
 
 def write_metadata(io: FileIO, metadata: TableMetadata) -> str:
-    """The path of a metadata file to register. Nessie asks for a current snapshot, be it none."""
+    """Writes the file to register; its path. Nessie asks for a current snapshot, be it none."""
     path = f"{metadata.location}/metadata/00000-{metadata.table_uuid}.metadata.json"
     content = json.loads(metadata.model_dump_json(exclude_none=True))
     with io.new_output(path).create() as file:

@@ -1,6 +1,6 @@
 """All that a manifest may say about an Iceberg source or sink: fields and their validators.
 
-How the catalog is reached, which both share, is in `settings`. Loading a manifest needs these
+How the catalog is reached, which both share, is in `connection`. Loading a manifest needs these
 modules and no PyIceberg.
 """
 

@@ -106,7 +106,7 @@ class Broker:
         return self.same_topic(self.topic(), identity)
 
     def same_topic(self, found: Topic, identity: str) -> Topic:
-        """The topic that was found, unless it is another one than it was."""
+        """The topic that was found. Raises TransientError when it is another one by now."""
         if found.id != identity:
             raise TransientError(f"topic {self.name} was recreated while it was read")
         return found

@@ -104,7 +104,7 @@ class Transaction:
         self._guard("beginning a transaction", self._begin)
 
     def send(self, record: Outgoing, partition: int = -1) -> None:
-        """One record; it may still be on its way when this returns."""
+        """Sends one record, which may still be on its way when this returns."""
         more: dict[str, Any] = {"headers": list(record.headers)} if record.headers else {}
         if record.timestamp is not None:
             more["timestamp"] = record.timestamp
@@ -125,7 +125,7 @@ class Transaction:
                 raise self._meaning(f"writing to {topic}", record["_error"])
 
     def send_each(self, records: Sequence[Outgoing]) -> None:
-        """The same for records with headers, or to several topics."""
+        """Sends records with headers, or to several topics."""
         self._make_room(len(records))
         for record in records:
             self.send(record)

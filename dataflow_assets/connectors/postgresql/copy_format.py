@@ -38,7 +38,7 @@ def in_stream_order(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def stream(rows: pa.RecordBatch) -> Iterator[bytes | memoryview]:
-    """The stream of rows that are `ordered`."""
+    """The stream of rows that are `in_stream_order`."""
     leading = sum(map(_leads, rows.columns))
     yield _HEADER
     for start in range(0, rows.num_rows, _AT_ONCE):

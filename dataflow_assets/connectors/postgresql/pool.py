@@ -110,7 +110,7 @@ def take(connection: str, driver: Driver, application: str) -> TextLink:
 
 
 def give(connection: str, driver: Driver, link: TextLink) -> None:
-    """A writer's link back, outside of any transaction."""
+    """Takes a writer's link back, outside of any transaction."""
     _pool(connection, driver).give(link)
 
 

@@ -32,7 +32,7 @@ def batches(
 
     Args:
         pages: rows as Trino's JSON has them.
-        columns: as they were selected (`types.selected`), and what they travel as.
+        columns: as they were selected (`types.select_expression`), and what they travel as.
     """
     waiting: Rows = []
     for page in pages:
@@ -66,7 +66,7 @@ def decode_column(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.A
     """One column.
 
     Args:
-        values: of one column, as `types.selected` selects it.
+        values: of one column, as `types.select_expression` selects it.
         kind: the column's type in Trino.
         arrow: what it travels as.
     """

@@ -52,7 +52,7 @@ def settings(connector: Document, worker: Document, notes: Notes) -> Settings | 
 
 
 def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
-    """What the tables say about a key: refusals, and keys that Connect would ignore in silence."""
+    """Notes what the tables say about a key: refusals, and what Connect ignores in silence."""
     found = entry(key, *tables)
     if found is None:
         advice = _suggest(where, tables)
@@ -101,7 +101,7 @@ def worker_beside(
 
 
 def other_keys(worker: Document, notes: Notes) -> None:
-    """Returns what is to be said about the keys of a worker's file that are not the consumer's."""
+    """Says what is to be said about keys of a worker's file that are not the consumer's."""
     for key in worker.value:
         if not key.startswith((PREFIX, *_SECURITY)):
             judge(key, (worker, key), notes, WORKER)

@@ -25,17 +25,17 @@ class Notes:
     _idle: dict[tuple[str, Place], list[Where]] = field(default_factory=dict)
 
     def wrong(self, where: Where, message: str, *, key: bool = False) -> None:
-        """One mistake, at a value or at its key."""
+        """Reports one mistake, at a value or at its key."""
         document, name = where
         self.findings.append(document.finding((name,), message, key=key))
 
     def note(self, where: Where, message: str) -> None:
-        """Returns what happens instead of what a key says."""
+        """Notes at a key what happens instead of what it says."""
         document, name = where
         self.hints.append(document.finding((name,), message, key=True))
 
     def idle(self, where: Where) -> None:
-        """A key that is known and has no effect: one note names all of a document's."""
+        """Notes a key that is known and has no effect: one note names all of a document's."""
         document, name = where
         found = self._idle.setdefault((document.file, document.places[()]), [])
         if found:
@@ -55,7 +55,7 @@ class Notes:
         return False
 
     def refuse(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
-        """Returns what a connector's own model says, at the keys that its fields were made from."""
+        """Reports what a connector's model refuses, at the keys that its fields were made from."""
         for details in error.errors(include_url=False, include_input=False):
             said = [str(part) for part in details["loc"]]
             where = next((places[part] for part in said if part in places), other)

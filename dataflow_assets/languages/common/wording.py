@@ -158,7 +158,7 @@ def _finding(
     details = group[0].details
     code = details["type"]
     if code == "extra_forbidden":
-        key = details["loc"][-1]  # without a place where a dialect has made the block
+        key = details["loc"][-1]  # without a place where a language has made the block
         named = path if path[-1:] == (key,) else (*path, key)
         return document.finding(named, unknown_key(named, model, base), key=True)
     if code == "missing":

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def noting(address: Address, flow: str) -> Iterator[None]:
-    """Returns what is told to people must not stop what is stored for them: a failure is a warning.
+    """A failure inside becomes a warning: what people are told must not stop what is stored.
 
     Used on the driver around each change of a pipeline's views.
 

@@ -1,6 +1,6 @@
 """Sinks of tables that files declare, with their field ids: in a bucket alone, or in a catalog.
 
-A manifest cannot name them: dialects whose files declare tables make them.
+A manifest cannot name them: languages whose files declare tables make them.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _pairs(
 
 
 def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
-    """Returns what is wrong with the fields of a table beside each other."""
+    """Finds what is wrong with the fields of a table beside each other."""
     found = list(types.walk(table.fields, (*at, "schema")))
     yield from _ids(document, found)
     names: dict[Path, set[str]] = {}
@@ -114,7 +114,7 @@ def alike(document: Document, at: Path, table: model.Table) -> Iterator[Finding]
 def of_mode(
     document: Document, at: Path, table: model.Table, registries: Container[str]
 ) -> Iterator[Finding]:
-    """Returns whether the columns of a table are where `schema_mode` says.
+    """Finds the columns of a table that are not where `schema_mode` says.
 
     Args:
         document: the file.
@@ -141,7 +141,7 @@ def of_mode(
 
 
 def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
-    """Returns what is wrong with partitions, retention and key, held against the columns."""
+    """Finds what is wrong with partitions, retention and key, held against the columns."""
     columns = {one.name: one for one in table.fields}
     inline = table.schema_mode == "inline"
     if table.partition_by and table.partitioning_scheme != "unpartitioned":

@@ -48,7 +48,7 @@ class Target:
         return find(self.client, self.place.database, self.place.table)
 
     def _make(self) -> None:
-        """A table for the frame's columns; what it is ordered or partitioned by cannot be null."""
+        """Makes a table of the frame's columns; what orders or partitions it cannot be null."""
         laid_out = (*self.key, *(self.partitions.columns if self.partitions else ()))
         columns = [f.with_nullable(f.nullable and f.name not in laid_out) for f in self.columns]
         engine = "ReplacingMergeTree" if self.mode == "upsert" else "MergeTree"
@@ -87,7 +87,7 @@ class Target:
 def create(
     client: Client, place: FrameTable, columns: Iterable[pa.Field], engine: str, key: Sequence[str]
 ) -> None:
-    """A table, unless another run has made it. Raises Failure."""
+    """Makes a table, unless another run has made it. Raises Failure."""
     given = ", ".join(_declaration(each) for each in columns)
     order = f"({name_list(key)})" if len(key) > 1 else name_list(key) or "tuple()"
     made = f"CREATE TABLE IF NOT EXISTS {place.name} ({given}) ENGINE = {engine} ORDER BY {order}"

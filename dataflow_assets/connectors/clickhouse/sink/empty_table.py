@@ -127,14 +127,14 @@ def new_name() -> str:
 
 
 def make(client: Client, table: Table, name: str) -> None:
-    """An exit for this table. Raises Failure."""
+    """Makes an exit for this table. Raises Failure."""
     here, target = quote(table.database, name), quote(table.database, table.name)
     with failing():
         client.command(f"CREATE TABLE {here} AS {target}")
 
 
 def move(client: Client, table: Table, name: str) -> None:
-    """All rows of the table into its exit. Raises Failure, also where the exit was dropped."""
+    """Moves all rows of the table into its exit. Raises Failure, also where that was dropped."""
     here, target = quote(table.database, name), quote(table.database, table.name)
     found = query_rows(client, _PARTITIONS, {"d": table.database, "t": table.name})
     moves = [f"MOVE PARTITION ID {literal(one)} TO TABLE {here}" for (one,) in found]
@@ -144,7 +144,7 @@ def move(client: Client, table: Table, name: str) -> None:
 
 
 def drop(client: Client, database: str, name: str) -> None:
-    """The exit with what is in it; no statement uses it any more when this returns."""
+    """Drops the exit with what is in it; no statement uses it any more when this returns."""
     if name:
         with failing():
             client.command(f"DROP TABLE IF EXISTS {quote(database, name)} SYNC")

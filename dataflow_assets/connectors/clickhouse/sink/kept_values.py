@@ -45,7 +45,7 @@ def fill_gaps(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order
         Rows that lack nothing are as they were.
 
     Raises:
-        Failure, PermanentError as `stored`.
+        Failure, PermanentError as `StoredRows.values`.
     """
     key = json.loads(Note.KEY.of(schema) or "[]")
     gone = deletes(rows)

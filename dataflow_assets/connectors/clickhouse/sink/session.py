@@ -126,7 +126,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
 
     @override
     def adopt(self) -> None:
-        """What may have been inserted into the table before this one is not known of this one."""
+        """Takes the table as the target; of chunks in doubt only the one before it could tell."""
         state = self._state
         recovery.check_adopted(state, self._target)
         intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)

@@ -68,7 +68,7 @@ class _Trial:
         self._made: list[str] = []
 
     def create(self) -> None:
-        """The table, and as many of the views as this user may create."""
+        """Makes the table, and as many of the views as this user may create."""
         self._table(self._here, quote(self._database, self._target))
         known = {"d": self._database, "t": self._target}
         keys = query_rows(self._client, _KEYS, known)
@@ -89,7 +89,7 @@ class _Trial:
                 log.warning("%s stores nothing, and could not be dropped: %s", name, failure.reason)
 
     def _copy(self, select: str, create: str) -> None:
-        """A view of the target's, into a table like the one that it fills."""
+        """Makes a view of the target's, into a table like the one that it fills."""
         query = self._of_trial(select)
         if query == select:
             return  # it reads the target in a way that is not known here

@@ -143,7 +143,7 @@ class RejectedTable:
         return note
 
     def publish(self, staged: Sequence[str], checkpoint: StoredCheckpoint) -> None:
-        """One commit with the files and the note of what is in them."""
+        """Publishes the files and the note of what is in them in one commit."""
         if not staged:
             return
         found = [json.loads(text) for text in staged]

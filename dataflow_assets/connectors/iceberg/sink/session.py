@@ -98,7 +98,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
         self._property.drop_aside()
 
     def add_columns(self, columns: pa.Schema) -> None:
-        """One commit of the schema; whoever writes by the old one goes on with nulls."""
+        """Commits the schema once; whoever writes by the old one goes on with nulls."""
         with translate_errors(self._sink, "add columns to"):
             create_table.add_columns(self._property.table, self._sink, columns)
         self._state = self._check_owner(self.read())

@@ -42,7 +42,7 @@ class LossCheck:
         self._warned: set[str] = set()
 
     def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
-        """Returns whether what comes next in each partition is there, and is what came next before.
+        """Checks that what comes next in each partition is there, and is what came next before.
 
         Raises TransientError where the topic itself is another one by now, or where nobody can say
         under which leaders its records were read.
@@ -51,7 +51,7 @@ class LossCheck:
         self._check_log(topic, begins, bounds)
 
     def check_adopted(self, advice: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
-        """The same for the offsets of another program; `advice` says whose, and what to do."""
+        """Checks the same of offsets of another program; `advice` says whose, and what to do."""
         self._report_loss(expired_offsets(self._source.topic, offsets, lows), advice)
         self._report_loss(beyond(self._source.topic, offsets, highs), advice)
 

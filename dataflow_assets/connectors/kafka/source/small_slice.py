@@ -73,7 +73,7 @@ class SmallSlice:
         self.following = max(self.following, offsets[-1] + 1)
 
     def skip(self, low: int) -> None:
-        """Returns what lies below this offset is lost, and the flow goes on without."""
+        """Goes on at this offset: what lies below it is lost."""
         self.following = max(self.following, low)
 
     def reach(self, end: int | None) -> bool:
@@ -84,7 +84,7 @@ class SmallSlice:
         return news
 
     def silent(self, bootstrap: str, seconds: float) -> TransientError:
-        """Returns what nothing has come of for so long, although the topic is there."""
+        """The error where nothing has come for so long, although the topic is there."""
         if self._end is None:
             return self._error(bootstrap, f"no answer for {seconds:g} seconds")
         return self._error(

@@ -82,7 +82,7 @@ class Running:
             raise PermanentError(f"{name} is not a source connector")
 
     def start(self) -> None:
-        """The connector where it does not run yet, then its tasks behind what is sealed."""
+        """Starts the connector if it does not run yet, then its tasks behind what is sealed."""
         with self._noted_on():
             self._start()
         self._say(Event("started", tasks=len(self._tasks)))
@@ -200,7 +200,7 @@ class Running:
         write(self._spool.folder, "STOPPED", [])
 
     def stop(self) -> None:
-        """All tasks; they begin again behind what is sealed, unless all is to end."""
+        """Stops all tasks; they begin again behind what is sealed, unless all is to end."""
         if not self._ending.is_set():
             self._say(Event("starting"))
         self._changed.clear()

@@ -45,7 +45,7 @@ class ShardPosition(
 
     @property
     def known_until(self) -> int:
-        """Returns what arrived earlier was read, or is not wanted; 0 where nothing was read yet."""
+        """The time before which all was read, or is not wanted; 0 where nothing was read yet."""
         return max(self.read, self.begin)
 
     @property

@@ -66,7 +66,7 @@ def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table
 def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
     """Adds tables to the publication, if the manifest allows that and the role may.
 
-    What is still missing then `published` reports, with what to run.
+    What is still missing then `published_tables` reports, with what to run.
     """
     if not source.create_publication_if_not_exists:
         return

@@ -27,7 +27,7 @@ class Transactions:
             ahead: another stretch may be read while one is stored.
 
         Raises:
-            PermanentError, TransientError, Failure as `begun`.
+            PermanentError, TransientError, Failure as `begin_reader`.
         """
         reader = begin_reader(source, after, upto)
         self._reader: Reader | ReadAhead = reader

@@ -89,7 +89,7 @@ class BranchCheckpoint:
         self._names = checkpoint_tables.statements(schema)
 
     def take(self, run: Run) -> None:
-        """A new epoch; writers of older ones find it in every partition's row."""
+        """Takes a new epoch; writers of older ones find it in every partition's row."""
         ((self.epoch,),) = self._execute(_TAKE, run.id, run.place)
         self._execute(_FENCE, self.epoch)
 

@@ -55,7 +55,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogeth
     @override
     @classmethod
     def keeps_type(cls, column: pa.Field) -> bool:
-        """Returns where the target's database has it, too."""
+        """True: where the target's database has the type, the table gets it."""
         return True
 
     @override

@@ -113,11 +113,11 @@ class Layout:
         )
 
     def noting(self) -> str:
-        """Returns what gives an older table its column for the moment of a replay."""
+        """The statement that gives an older table its column for the moment of a replay."""
         return f"ALTER TABLE {self.place} ADD COLUMN IF NOT EXISTS {REPLAYED} timestamptz"
 
     def mark_replayed(self) -> str:
-        """Notes the moment for the ids and readings in $1."""
+        """The statement that notes the moment for the ids and readings in $1."""
         return _REPLAYED.format(t=self.place, id=self._id(), reading=self._reading())
 
     def _reading(self) -> str:

@@ -45,7 +45,7 @@ class SpanStage:
                 stage.drop(self._client, self.place)
 
     def drop_older(self, epoch: int) -> None:
-        """Returns those of this branch, of sessions up to this epoch."""
+        """Drops the stages of this branch that sessions up to this epoch have left."""
         with suppress(*ANY):
             for each in stage.leftovers(self._client, self._target, self._branch, epoch):
                 stage.drop(self._client, each)

@@ -158,7 +158,7 @@ class TrinoWriter(Writer):
 
     @override
     def abort(self) -> None:
-        """Returns what is in the stage counts for nobody, and goes with it."""
+        """Closes the client; what is in the stage counts for nobody, and goes with it."""
         with suppress(Failure):
             self._client.close()
 

@@ -40,7 +40,7 @@ class Values(ConnectValues):
         return tuple(found)
 
     def note(self, key: str, unless: str = "") -> None:
-        """Returns what happens instead of what a key says, unless it says what happens anyway."""
+        """Notes what happens instead of what a key says, unless it says what happens anyway."""
         found = entry(key, CONNECTOR)
         if found is not None and self.text(key) not in {"", unless}:
             self.notes.note((self.document, key), found.says)

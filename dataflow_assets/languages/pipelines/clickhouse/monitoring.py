@@ -78,7 +78,7 @@ class Monitor:
         self._insert("dataflow_pipeline", self._pipeline)
 
     def settle(self, totals: Totals, *, unfinished: bool) -> None:
-        """What became of the batch in which the run before has ended: what is stored tells."""
+        """Records what became of the batch in which the run before has ended, by what is stored."""
         columns = ("flow", "branch", "batch_id", "batch_state", "rows_before", "rejected_before")
         more = ("rows_written", "rejected", "begun_at", "ended_at", "version")
         for row in self._rows(_NEWEST):

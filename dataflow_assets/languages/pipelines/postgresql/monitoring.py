@@ -165,7 +165,7 @@ class Monitor:
         self._run(link, _OPEN, name, config, epoch)
 
     def settle(self, link: Link, totals: Totals, *, unfinished: bool) -> None:
-        """Returns what became of the batch in which the run before has ended."""
+        """Records what became of the batch in which the run before has ended."""
         self._run(link, _SETTLE, totals.rows, totals.rejected, unfinished)
 
     def note_begin(self, link: Link, totals: Totals) -> None:

@@ -33,7 +33,7 @@ def bounds(kind: str) -> tuple[int, int]:
 
 
 def wrapper(kind: str) -> Callable[[int], int]:
-    """The same as `wrapped`, for many values of one kind."""
+    """The same as `wrap_around`, for many values of one kind."""
     least, most = bounds(kind)
     return lambda value: value if least <= value <= most else wrap_around(kind, value)
 

@@ -50,7 +50,7 @@ def with_first_end(table: Table, puts: pa.Table, final: int | None, load: Load) 
     Args:
         table: with the files behind the micro-batch, and the time before it.
         puts: what was written in the micro-batch.
-        final: as of `closed`.
+        final: as in `close_windows`.
         load: gives the rows of a file.
     """
     if ends(table, final):

@@ -121,7 +121,7 @@ class Flowing:
         return millis(self.environment.now)
 
     def since(self, hop: Hop) -> int | None:
-        """Returns what was touched then, or before, is forgotten; None: nothing is."""
+        """The time at which what was touched last, or before, is forgotten; None: nothing is."""
         return None if self.is_windowed(hop) else self.forgotten_upto or None
 
     def _expires(self, hop: Hop) -> bool:

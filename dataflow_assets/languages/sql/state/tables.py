@@ -49,7 +49,7 @@ def touch(puts: pa.Table, at: int) -> pa.Table:
 
 
 def alive(rows: pa.Table, since: int | None) -> pa.Table:
-    """Returns what was touched later than that; None: all."""
+    """Returns the rows that were touched later than that; None: all."""
     return rows if since is None else rows.filter(pc.greater(rows["t"], since))
 
 

@@ -113,7 +113,7 @@ def due(found: Watermarks, first: int | None, idle: int) -> int | None:
     Args:
         found: the watermarks of the state.
         first: when the first of its groups is final; None: there is none in a window.
-        idle: as of `advanced`.
+        idle: as in `advance`.
     """
     if not idle or first is None:
         return None
