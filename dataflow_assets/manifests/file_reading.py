@@ -60,20 +60,20 @@ def _parse(file: str, _real: str, _modified: int, size: int, _inode: int) -> Fil
 
 def _read(file: str, size: int) -> FileReading:
     if not Path(file).is_file():
-        return _refusals(file, "is not a regular file")
+        return _refusal(file, "is not a regular file")
     if size > MOST_BYTES:
-        return _refusals(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
+        return _refusal(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
     form = form_of(file)
     if form == ".properties":
         return _properties(file)
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        return _refusals(file, "is not UTF-8 text")
+        return _refusal(file, "is not UTF-8 text")
     if form != ".yaml":
         return _of_language(Document(file, text, {(): Place(1, 1, 1, 1)}), form)
     if text.count(":") + text.count(",") > MOST_ENTRIES:
-        return _refusals(file, f"has more than {MOST_ENTRIES} entries: split it")
+        return _refusal(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
     if not documents and not findings:
         return FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
@@ -87,7 +87,7 @@ def _properties(file: str) -> FileReading:
     return _join((whole, _of_language(found.document, ".properties")))
 
 
-def _refusals(file: str, message: str) -> FileReading:
+def _refusal(file: str, message: str) -> FileReading:
     return FileReading(findings=(Finding(file, 1, 1, "file", message),))
 
 

@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.contracts import Rejects, Run
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.contracts import ErrorRecord, Rejects, Run
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.records.record import encode
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request
 from dataflow_assets.sdk.rejected_records import HELD
@@ -21,7 +24,7 @@ from tests.connectors.kafka.impatient import impatient
 from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
-from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver
+from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver, Lake, Merged
 from tests.contract.iceberg_drivers import Iceberg
 from tests.contract.nessie_drivers import Nessie
 from tests.contract.postgresql_drivers import Postgresql
@@ -269,3 +272,64 @@ def test_without_an_error_sink(
     reports = case.drain(Rejects("skip"))
     assert sum(report.delta.rejected for report in reports) == 1
     assert case.beside() == []
+
+
+def record(id_: str) -> ErrorRecord:
+    error = {"id": id_, "flow": "contract/f", "branch": "b", "stage": "decode", "key": None}
+    error |= {"timestamp": "2026-01-31T12:00:00Z", "encoding": "json", "metadata": {}}
+    error |= {"source": {"type": "memory", "partition": "0", "offset": 1, "n": 0}}
+    return ErrorRecord(id_, "contract/f", encode({"error": error, "original_message": {}}), b"{}")
+
+
+def test_a_table_that_lost_a_column_under_a_run_is_an_error(
+    request: pytest.FixtureRequest,
+) -> None:
+    errors = Merged(request)
+    store = errors.declare().error_store()
+    store.prepare()
+    with clients.connect(errors.dsn, "tests") as client:
+        client.command("alter table errors rename column error to other")
+    with pytest.raises(PermanentError, match="No such column error"):
+        store.store([record("a/0")])
+    with clients.connect(errors.dsn, "tests") as client:
+        assert clients.query_rows(client, "select count() from errors") == [(0,)]
+        client.command("drop table errors")
+    with pytest.raises(PermanentError, match="errors does not exist"):
+        store.store([record("a/0")])
+
+
+OWN = pa.schema(
+    [
+        pa.field("flow", pa.string()),
+        pa.field("error", pa.string()),
+        pa.field("original_message", pa.string()),
+        pa.field("rejected_at", pa.timestamp("us")),
+    ]
+)
+
+
+def test_rows_of_a_table_of_users_wait_also_without_their_time(
+    request: pytest.FixtureRequest,
+) -> None:
+    errors = Lake(request)
+    errors.catalog.create_table(
+        (errors.namespace, "errors"), OWN.append(pa.field("id", pa.string()))
+    )
+    store = errors.declare().error_store()
+    store.prepare()
+    store.store([record("a/0")])
+    assert [one.id for one in store.pending("contract/f", None, 10)] == ["a/0"]
+
+
+def test_a_table_without_ids_is_refused_only_where_a_record_of_it_waits(
+    request: pytest.FixtureRequest,
+) -> None:
+    errors = Lake(request)
+    errors.catalog.create_table((errors.namespace, "errors"), OWN)
+    store = errors.declare().error_store()
+    store.prepare()
+    store.store([record(f"a/0{HELD}")])
+    assert store.pending("contract/f", None, 10) == []
+    store.store([record("b/0")])
+    with pytest.raises(PermanentError, match="has no column id"):
+        store.pending("contract/f", None, 10)

@@ -515,7 +515,7 @@ def test_a_lane_whose_switches_are_on_for_its_sensor_alone_fails_and_says_so(
     assert "lane shared: nobody has switched on any of its flows" in shop.error(result)
     assert "set DATAFLOW_START for the processes of runs" in shop.error(result)
     assert shop.lane().success, "started by hand"
-    monkeypatch.setattr("dataflow_assets.assets.switches.untouched", lambda *_: False)
+    monkeypatch.setattr("dataflow_assets.assets.switches.is_untouched", lambda *_: False)
     assert shop.lane(**{SENSOR: "ingest"}).success, "somebody was quicker"
 
 

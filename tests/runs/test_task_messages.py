@@ -46,7 +46,9 @@ def work(source: Source, after: int) -> Pass:
     target = SimpleNamespace(source_id="id")
     branch = SimpleNamespace(ticket=SimpleNamespace(target=target))
     span = Span((OffsetSlice("0", after, after + 1),))
-    made = SimpleNamespace(source=source, span=span, branches=(branch,), wanted=frozenset())
+    made = SimpleNamespace(
+        source=source, span=span, branches=(branch,), metadata_to_read=frozenset()
+    )
     return cast("Pass", made)
 
 

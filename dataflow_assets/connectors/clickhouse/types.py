@@ -151,12 +151,12 @@ def declaration(column: pa.Field) -> str:
     metadata = column.metadata or {}
     if hint := metadata.get(CLICKHOUSE_TYPE):
         return str(hint.decode())
-    name = _declaration(column.type, kind_of(column))
+    name = _type_declaration(column.type, kind_of(column))
     wrapped = column.nullable and not name.startswith(("Array(", "Map(", "Tuple("))
     return f"Nullable({name})" if wrapped else name
 
 
-def _declaration(arrow: pa.DataType, kind: Kind | None) -> str:
+def _type_declaration(arrow: pa.DataType, kind: Kind | None) -> str:
     if kind is not None:
         return "UUID" if kind == Kind.UUID else "String"
     if pa.types.is_decimal(arrow):
@@ -166,7 +166,7 @@ def _declaration(arrow: pa.DataType, kind: Kind | None) -> str:
     if pa.types.is_list(arrow):
         return f"Array({declaration(arrow.value_field)})"
     if pa.types.is_map(arrow):  # of frames only
-        return f"Map({_declaration(arrow.key_type, None)}, {declaration(arrow.item_field)})"
+        return f"Map({_type_declaration(arrow.key_type, None)}, {declaration(arrow.item_field)})"
     if pa.types.is_struct(arrow):
         return f"Tuple({', '.join(f'{quote(each.name)} {declaration(each)}' for each in arrow)})"
     return _SIMPLE.get(arrow, "String")

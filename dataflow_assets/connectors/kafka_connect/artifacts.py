@@ -84,7 +84,7 @@ class Placed(NamedTuple):
     jars: list[str]
 
 
-def place_files(artifacts: Sequence[Artifact]) -> Placed:
+def fetch_files(artifacts: Sequence[Artifact]) -> Placed:
     """The files of artifacts, fetched where they are missing.
 
     Called by the driver before it starts a connector: each hash is compared each time, those of

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
 
-from dataflow_assets.connectors.kafka_connect.artifacts import place_files
+from dataflow_assets.connectors.kafka_connect.artifacts import fetch_files
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
 from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
 from dataflow_assets.connectors.kafka_connect.mask import Mask
@@ -193,7 +193,7 @@ def order_of(
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.
     `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
-    fetched = place_files(source.artifacts)
+    fetched = fetch_files(source.artifacts)
     return Order(
         connector=source.connector_class,
         config=source.properties,

@@ -77,7 +77,7 @@ def test_a_group_that_goes_on_while_a_start_is_looked_up_is_not_beyond_the_log(
         send(session, 1)
         return {0: Committed(4, "")}
 
-    monkeypatch.setattr(Broker, "committed", committed)
+    monkeypatch.setattr(Broker, "committed_offsets", committed)
     assert session.start() == {"0": 4}
 
 
@@ -93,7 +93,7 @@ def test_what_the_group_knows_of_leaders_is_waited_for(
     def committed(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Broker, "committed", committed)
+    monkeypatch.setattr(Broker, "committed_offsets", committed)
     for _ in range(2):
         if isinstance(error, TransientError):
             with pytest.raises(

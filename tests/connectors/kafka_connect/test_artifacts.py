@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
-from dataflow_assets.connectors.kafka_connect.artifacts import Artifact, place_files
+from dataflow_assets.connectors.kafka_connect.artifacts import Artifact, fetch_files
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import jars
@@ -89,7 +89,7 @@ def test_jars_are_fetched_once_and_are_one_plugin(repository: Repository, connec
         repository.artifact(":more", repository.publish("a-1-more.jar", zipped("x.class"))),
     ]
     for _ in range(2):
-        found = place_files(given)
+        found = fetch_files(given)
     assert found.folders == []
     name, plugin = jars_of("FileStreamSourceConnector", [], found.jars)
     assert (name, [jar.name for jar in plugin]) == (CLASS, ["a-1.jar", "a-1-more.jar"])
@@ -117,7 +117,7 @@ def test_an_archive_of_jars_is_a_plugin(
     data = packed("plugin/lib/connector.jar", connector)
     sha256 = repository.publish(f"a-1-plugin.{packaging}", data)
     for _ in range(2):
-        found = place_files([repository.artifact(f":plugin:{packaging}", sha256)])
+        found = fetch_files([repository.artifact(f":plugin:{packaging}", sha256)])
     name, plugin = jars_of(CLASS, found.folders, found.jars)
     assert (name, [jar.name for jar in plugin]) == (CLASS, ["connector.jar"])
 
@@ -129,7 +129,7 @@ def test_a_file_with_another_hash_is_not_used(repository: Repository) -> None:
         with pytest.raises(
             PermanentError, match=f"plugins: g:a:1: sha256 is {found}, the manifest says 000"
         ):
-            place_files([artifact])
+            fetch_files([artifact])
     assert not jars.place(artifact.jar).exists()
 
 
@@ -138,13 +138,13 @@ def test_a_file_that_was_placed_by_hand_is_checked(repository: Repository) -> No
     artifact = repository.artifact("", hashlib.sha256(b"jar").hexdigest())
     place = jars.place(artifact.jar)
     with pytest.raises(PermanentError, match=rf"127\S+ does not have g:a:1: .+ file at {place}, w"):
-        place_files([artifact])
+        fetch_files([artifact])
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(b"another")
     with pytest.raises(PermanentError, match=rf"{place} has the sha256 \w+, .+: remove the file"):
-        place_files([artifact])
+        fetch_files([artifact])
     place.write_bytes(b"jar")
-    assert place_files([artifact]).jars == [str(place)]
+    assert fetch_files([artifact]).jars == [str(place)]
 
 
 def test_without_a_network_it_says_where_to_place_the_file(repository: Repository) -> None:
@@ -153,7 +153,7 @@ def test_without_a_network_it_says_where_to_place_the_file(repository: Repositor
     place = jars.place(artifact.jar)
     sentence = rf"could not be fetched from http://127\S+ \(ConnectionError\): .+ file at {place}"
     with pytest.raises(TransientError, match=sentence):
-        place_files([artifact])
+        fetch_files([artifact])
 
 
 @pytest.mark.parametrize(
@@ -174,25 +174,25 @@ def test_only_404_and_410_say_that_a_file_is_not_published(
     repository.status.append(status)
     sentence = rf"g:a:1 could not be fetched from http://127\S+ \(HTTP {status}\): {advice}"
     with pytest.raises(TransientError, match=sentence):
-        place_files([artifact])
+        fetch_files([artifact])
     repository.status.append(410)
     with pytest.raises(PermanentError, match="does not have g:a:1: correct the coordinates"):
-        place_files([artifact])
+        fetch_files([artifact])
     repository.status.clear()
-    assert place_files([artifact]).jars == [str(jars.place(artifact.jar))]
+    assert fetch_files([artifact]).jars == [str(jars.place(artifact.jar))]
 
 
 def test_what_is_in_the_cache_needs_no_network(repository: Repository) -> None:
     artifact = repository.artifact("", repository.publish("a-1.jar", b"jar"))
-    place_files([artifact])
+    fetch_files([artifact])
     repository.close()
-    assert [Path(one).read_bytes() for one in place_files([artifact]).jars] == [b"jar"]
+    assert [Path(one).read_bytes() for one in fetch_files([artifact]).jars] == [b"jar"]
 
 
 def test_an_archive_that_is_none_is_named(repository: Repository) -> None:
     sha256 = repository.publish("a-1.zip", b"no archive")
     with pytest.raises(PermanentError, match=r"a-1\.zip cannot be unpacked: File is not a zip"):
-        place_files([repository.artifact("::zip", sha256)])
+        fetch_files([repository.artifact("::zip", sha256)])
 
 
 @pytest.mark.parametrize(("packaging", "packed"), [("zip", zipped), ("tar.gz", tarred)])
@@ -203,7 +203,7 @@ def test_what_was_unpacked_is_compared_at_each_start(
     """A loss of power empties files; the jars beside those of the archive are loaded, too."""
     sha256 = repository.publish(f"a-1.{packaging}", packed("plugin/a.jar", b"jar"))
     artifact = repository.artifact(f"::{packaging}", sha256)
-    (folder,) = place_files([artifact]).folders
+    (folder,) = fetch_files([artifact]).folders
     plugin = Path(folder, "plugin")
     damages: dict[str, Callable[[], object]] = {
         "emptied": lambda: (plugin / "a.jar").write_bytes(b""),
@@ -212,10 +212,10 @@ def test_what_was_unpacked_is_compared_at_each_start(
         "added": lambda: (plugin / "b.jar").write_bytes(b"other"),
     }
     damages[damage]()
-    assert place_files([artifact]).folders == [folder]
+    assert fetch_files([artifact]).folders == [folder]
     assert {one.name: one.read_bytes() for one in plugin.iterdir()} == {"a.jar": b"jar"}
     before = plugin.stat().st_ino
-    place_files([artifact])
+    fetch_files([artifact])
     assert plugin.stat().st_ino == before, "what is right is left alone"
 
 
@@ -228,7 +228,7 @@ def test_a_broken_jar_in_a_folder_is_named(tmp_path: Path) -> None:
 def test_an_archive_that_leads_out_of_its_folder_is_refused(repository: Repository) -> None:
     sha256 = repository.publish("a-1.tar.gz", tarred("../../out.jar", b"jar"))
     with pytest.raises(PermanentError, match="cannot be unpacked"):
-        place_files([repository.artifact("::tar.gz", sha256)])
+        fetch_files([repository.artifact("::tar.gz", sha256)])
     assert not list(jars.cache().rglob("out.jar"))
 
 

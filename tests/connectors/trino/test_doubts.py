@@ -108,7 +108,7 @@ def _writes_rows(statement: Statement) -> bool:
 
 def _leave_open(flow: Any, query: str) -> None:
     """A run of the flow has recorded this statement and ended."""
-    resolved = flow.resolved()
+    resolved = flow.resolve()
     branch = resolved.branches[0]
     session = branch.sink.open(resolved.target(branch), Run())
     assert isinstance(session, TrinoSinkSession)

@@ -35,7 +35,7 @@ def begun_before(monkeypatch: pytest.MonkeyPatch) -> Begin:
         flow = sql.write(COLUMNS, columns, "SELECT * FROM s")
         sql.send([change("1")])
         with monkeypatch.context() as patch:
-            patch.setattr(head_writer, "FLINK", "")
+            patch.setattr(head_writer, "CURRENT", "")
             run(flow)
         return flow
 

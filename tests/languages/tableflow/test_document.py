@@ -343,7 +343,7 @@ def test_the_columns_of_a_table_may_be_those_of_a_registry(
     text = f"{HEAD}{REGISTRY}tables:\n{OF_REGISTRY}{more}{BUCKET}"
     loaded = loaded_from(text)
     assert (loaded.findings, loaded.hints) == ((), ())
-    source, sink = _ends(loaded.flows[0].resolved())
+    source, sink = _ends(loaded.flows[0].resolve())
     columns = sink.declared.columns
     assert isinstance(columns, Registered)
     assert (columns.subject, columns.key, columns.record_time) == (

@@ -48,6 +48,7 @@ from dataflow_assets.sdk.sql_table.rejected import (
     RejectedRows,
     RejectedTable,
     Row,
+    entries_of,
     whole_record,
 )
 
@@ -101,7 +102,7 @@ class IcebergRejected(RejectedRows):
             raise self._no_table()
         names = _layout(self.sink, table)
         new = {row["id"]: row for row in rows}
-        for known in _columns_of(table, new, names) if "id" in names else ():
+        for known in _stored_ids(table, new, names) if "id" in names else ():
             del new[known]
         if new:
             self._commit(Committer(self.catalog, table), list(new.values()), names)
@@ -118,7 +119,7 @@ class IcebergRejected(RejectedRows):
         names = [n for n in ("id", *APART, DATA) if n in filled]
         rows = oldest(table, flow, since, most, names)
         waiting = [row for row in rows if _is_of(row, flow)]
-        if waiting and "id" not in names:
+        if "id" not in names and entries_of(waiting, since, most):
             raise self._no_ids()
         return waiting
 
@@ -202,7 +203,7 @@ def _unfit(sink: TableSinkOptions, why: str) -> PermanentError:
     )
 
 
-def _columns_of(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -> Iterator[str]:
+def _stored_ids(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -> Iterator[str]:
     """The ids that stand in the table in this reading; those of one slice lie close together."""
     least, most = literal(min(wanted)), literal(max(wanted))
     between = And(
@@ -221,7 +222,7 @@ def _columns_of(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -
 
 def _is_of(row: Row, flow: str) -> bool:
     """Tells an entry of this flow from what others have put there."""
-    if None in row.values():
+    if None in [row[name] for name in (*APART, DATA) if name in row]:
         return False
     body = row.get(DATA) or whole_record(row)
     try:

@@ -65,7 +65,7 @@ def oldest(
 def _age(row: dict[str, Any]) -> tuple[datetime, int, int, str]:
     never = datetime.min.replace(tzinfo=UTC)
     place = row.get("offset") or 0, row.get("n") or 0
-    return row["rejected_at"] or never, *place, str(row["id"])
+    return row["rejected_at"] or never, *place, str(row.get("id"))
 
 
 def _rows(table: Table, wanted: BooleanExpression, columns: Sequence[str]) -> list[dict[str, Any]]:

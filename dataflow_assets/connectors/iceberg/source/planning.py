@@ -73,10 +73,10 @@ def _apply_rule(history: History, position: SnapshotPosition, head: Snapshot, ru
     if rule == "rescan" and (rewrites or history.abandoned):
         return Ahead((_full(head),))
     if rule == "fail" and history.abandoned:
-        return Ahead((), _has_refused(_rolled_back(position, head)))
+        return Ahead((), _refusal(_rolled_back(position, head)))
     if rule == "fail" and rewrites:
         kept = history.changes[: history.changes.index(rewrites[0])]
-        return Ahead(tuple(_steps(kept)), _has_refused(str(rewrites[0])))
+        return Ahead(tuple(_steps(kept)), _refusal(str(rewrites[0])))
     steps = tuple(_steps(history.changes))
     if history.abandoned:
         steps = _add_note(steps, _rolled_back(position, head), head)
@@ -111,7 +111,7 @@ def _rolled_back(position: SnapshotPosition, head: Snapshot) -> str:
     )
 
 
-def _has_refused(what: str) -> str:
+def _refusal(what: str) -> str:
     return (
         f"{what}. Everything before it is stored. Set onSourceRewrite: rescan to read the current "
         "snapshot in full once more (into sinks that upsert), or onSourceRewrite: ignore to pass "
