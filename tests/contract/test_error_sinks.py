@@ -6,6 +6,7 @@ import tempfile
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -275,7 +276,13 @@ def test_without_an_error_sink(
 
 
 def record(id_: str) -> ErrorRecord:
-    error = {"id": id_, "flow": "contract/f", "branch": "b", "stage": "decode", "key": None}
+    error: dict[str, Any] = {
+        "id": id_,
+        "flow": "contract/f",
+        "branch": "b",
+        "stage": "decode",
+        "key": None,
+    }
     error |= {"timestamp": "2026-01-31T12:00:00Z", "encoding": "json", "metadata": {}}
     error |= {"source": {"type": "memory", "partition": "0", "offset": 1, "n": 0}}
     return ErrorRecord(id_, "contract/f", encode({"error": error, "original_message": {}}), b"{}")
