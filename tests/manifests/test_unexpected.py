@@ -28,7 +28,7 @@ INSERT INTO t SELECT id FROM s;
 READERS: dict[str, tuple[Any, str, int]] = {
     "dataflow": (dataflow, "read", 1),
     "tableflow": (tableflow, "read", 1),
-    "justone": (justone, "_one", 1),
+    "justone": (justone, "flows", 1),
     "pipelines": (pipelines, "_flow", 2),
     "sql": (sql, "_flows_of", 6),
 }

@@ -42,7 +42,7 @@ from tests.stand_in import listens
 warm_server.folder = lambda: Path(sys.argv[1])
 warm_server.LOOK_SECONDS = 1
 SparkConnect.command = lambda self: listens(self.ports["connect"], 600)
-warm_server.shared()
+warm_server.share()
 """
 # Fails at the first look, as in an environment that is just being rebuilt.
 REBUILT = '#!/bin/sh\n[ -e {mark} ] && exec {python} "$@"\ntouch {mark}\nexit 1\n'

@@ -519,14 +519,14 @@ def test_delimiters_comments_and_escapes_are_read(tmp_path: Path) -> None:
     text += 'ALTER TABLE u ADD COLUMN b AS ("it\\\'s") PERSISTED TEXT;'
     flow = one(tmp_path, text)
     (table,) = [getattr(branch.sink, "definition") for branch in flow.branches]  # noqa: B009
-    assert table.computed[0].computed.value == "it's"
+    assert table.computed_columns[0].computed.value == "it's"
 
 
 def test_a_computed_column_and_its_index_are_of_the_table(tmp_path: Path) -> None:
     flow = one(tmp_path, FIRST + COMPUTED)
     table = getattr(flow.branches[0].sink, "definition")  # noqa: B009
     assert [column.name for column in table.columns] == ["topic", "id", "record", "status"]
-    assert [column.name for column in table.computed] == ["status"]
+    assert [column.name for column in table.computed_columns] == ["status"]
     assert table.indexes[0].columns == ("status",)
 
 
