@@ -105,9 +105,10 @@ class ClickhouseRejected(RejectedRows):
 
     @override
     def append(self, rows: Sequence[dict[str, Any]]) -> None:
+        names = [name for name in self.columns if name in rows[0]]
         # A table of an earlier version lacks this column; any other is the server's error.
-        lacks = {"reading"} - self._known().keys()
-        names = [n for n in self.columns if n in rows[0] and n not in lacks]
+        if "reading" in names and "reading" not in self._known():
+            names.remove("reading")
         given = [{n: r[n] for n in names} | {"_version": 2 * r["reading"]} for r in rows]
         ids = [f"{r['id']}@{r['_version']}" if r["_version"] else r["id"] for r in given]
         token = hashlib.sha256("\n".join(ids).encode()).hexdigest()
