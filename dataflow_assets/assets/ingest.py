@@ -32,7 +32,7 @@ from dataflow_assets.errors import (
     PermanentError,
     TakenOver,
     TransientError,
-    unexpected,
+    describe_unexpected,
 )
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
@@ -168,7 +168,8 @@ class Ingest:
         except Exception as error:  # noqa: BLE001 - of this flow alone
             if flow_id not in self._untold:
                 flow = self._flows[flow_id]
-                text = f"its events cannot be made: {mask(f'{unexpected(error)}: {error}', [flow])}"
+                why = mask(f"{describe_unexpected(error)}: {error}", [flow])
+                text = f"its events cannot be made: {why}"
                 self._untold.add(flow_id)
                 self._departures.leave(flow, text)
                 self._log(logging.ERROR, flow, f"leaves the lane: {text}")

@@ -18,7 +18,7 @@ from dataflow_assets.contracts.sink import Sink
 from dataflow_assets.contracts.slices import Positions, Span
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.contracts.tasks import Receipt, Shape
-from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.errors import DataflowError, raise_if_error
 
 if TYPE_CHECKING:  # a manifest is loaded without Spark
     from pyspark.sql import SparkSession
@@ -178,7 +178,7 @@ class PeeksTogether(Sink):
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        return told(self.peek_together([(self, target)])[0])
+        return raise_if_error(self.peek_together([(self, target)])[0])
 
     @classmethod
     @abstractmethod

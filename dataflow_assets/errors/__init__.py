@@ -136,7 +136,7 @@ class RejectedRecord(DataflowError):
 
 
 @contextmanager
-def blamed(branch: str) -> Iterator[None]:
+def blame(branch: str) -> Iterator[None]:
     """Errors inside are about this branch: the others may go on without it."""
     try:
         yield
@@ -157,12 +157,16 @@ def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
         return error
     except Exception as error:  # noqa: BLE001 - becomes the answer, of this one alone
         mistake = is_defect(error)
-        found = PermanentError(unexpected(error)) if mistake else TransientError(_outside(error))
+        found = (
+            PermanentError(describe_unexpected(error))
+            if mistake
+            else TransientError(_outside(error))
+        )
         found.__cause__ = error
         return found
 
 
-def unexpected(error: Exception) -> str:
+def describe_unexpected(error: Exception) -> str:
     """Returns what to say of an error that nobody meant: its kind, and where it was thrown.
 
     Called where the error of one file or flow must not stop the others. Its own text is left out,
@@ -183,8 +187,8 @@ def _where(error: Exception) -> str:
     return f" in {own[-1][0].relative_to(_PACKAGE)}:{own[-1][1]}" if own else ""
 
 
-def told(outcome: Answer | DataflowError) -> Answer:
-    """The answer; raises what stands in its place."""
+def raise_if_error(outcome: Answer | DataflowError) -> Answer:
+    """Returns an answer, or raises the error in its place."""
     if isinstance(outcome, DataflowError):
         raise outcome
     return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dataflow_assets.contracts import WritesFiles
-from dataflow_assets.errors import Finding, unexpected
+from dataflow_assets.errors import Finding, describe_unexpected
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Place
 from dataflow_assets.languages.common.reading import Reading
@@ -17,7 +17,9 @@ Check = Callable[[list[Pair]], Iterable[tuple[Document, Finding]]]
 
 def message(error: Exception) -> str:
     """Returns what to say of an error that nobody meant, and that goes on."""
-    return f"cannot be read: {unexpected(error)}: report it with this file; the others go on"
+    return (
+        f"cannot be read: {describe_unexpected(error)}: report it with this file; the others go on"
+    )
 
 
 def of_file(file: str, error: Exception) -> Finding:

@@ -34,7 +34,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.contracts.reading import ConfirmsTopics
-from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.errors import DataflowError, PermanentError, blame
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
@@ -164,12 +164,12 @@ class Pass:
         self, piece: Slice, names: Sequence[str], writers: Sequence[Writer], share: Sequence[Chunk]
     ) -> None:
         for name, writer, chunk in zip(names, writers, share, strict=True):
-            with blamed(name), self._naming(piece):
+            with blame(name), self._naming(piece):
                 writer.write(chunk)
 
     def _open(self, piece: Slice) -> Iterator[Writer]:
         for branch in self.branches:
-            with blamed(branch.ticket.target.branch):
+            with blame(branch.ticket.target.branch):
                 yield branch.sink.writer(branch.ticket, piece)
 
     def _close(
@@ -177,7 +177,7 @@ class Pass:
     ) -> Iterator[Receipt]:
         complete = not isinstance(piece, OffsetSlice)
         for name, writer in zip(names, writers, strict=True):
-            with blamed(name), self._naming(piece):
+            with blame(name), self._naming(piece):
                 receipt = writer.close(complete)
             yield receipt
 

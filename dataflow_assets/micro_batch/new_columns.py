@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.errors import blamed
+from dataflow_assets.errors import blame
 from dataflow_assets.formats.columns import lacking
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.message_metadata import COLUMNS
@@ -31,7 +31,7 @@ def check(branch: PassBranch, batch: pa.RecordBatch, refused: Iterable[bytes | N
     unknown = [field for field in columns if branch.column(field.name) is None]
     found = {key for body in refused for key in _keys(body)} if unknown else set()
     if lacked := [field for field in unknown if field.name in found]:
-        with blamed(branch.ticket.target.branch):
+        with blame(branch.ticket.target.branch):
             raise lacking(lacked, schema, {*columns.names, *found})
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, Chunk, Rejection, Sent
-from dataflow_assets.errors import blamed
+from dataflow_assets.errors import blame
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.micro_batch import row_changes
@@ -39,7 +39,7 @@ def chunk_of(rows: pa.RecordBatch, branch: PassBranch, sent: SentRows) -> Chunk:
     rows, others = part(rows)
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
-    with blamed(branch.ticket.target.branch):
+    with blame(branch.ticket.target.branch):
         conformed = conform(
             branch.with_target_names(rows), branch.ticket.schema, branch.unknown_fields
         )

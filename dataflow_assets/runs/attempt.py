@@ -11,7 +11,7 @@ from dataclasses import replace
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWithSpark, local_now
 from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
-from dataflow_assets.errors import DataflowError, NewColumns, blamed
+from dataflow_assets.errors import DataflowError, NewColumns, blame
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
@@ -208,7 +208,7 @@ class Attempt:
     def _step_on(self, turn: Turn, span: Span) -> None:
         """A branch that knows nothing of a partition where others stand at its beginning."""
         for opened in turn.branches:
-            with blamed(opened.branch.id):
+            with blame(opened.branch.id):
                 opened.session.begin(span)
         again = self._turns()[0]
         if again.alone and dict(again.after) == dict(turn.after):
@@ -258,7 +258,7 @@ class Attempt:
     ) -> Report:
         place = {piece.partition: index for index, piece in enumerate(span.slices)}
         ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
-        with blamed(opened.branch.id):
+        with blame(opened.branch.id):
             if isinstance(opened.session, StagesWithSpark):
                 with self._host.beside() as spark:
                     opened.session.stage(span, ordered, spark)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dataflow_assets.contracts import Cut, Limit, PartSlice, SourceSession, Span
 from dataflow_assets.contracts.capabilities import RenewsParts, ReplansParts
-from dataflow_assets.errors import Outdated, blamed
+from dataflow_assets.errors import Outdated, blame
 from dataflow_assets.runs.branch_turns import OpenBranch
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def begin(
         nothing to read.
     """
     for opened in ready:
-        with blamed(opened.branch.id):
+        with blame(opened.branch.id):
             own = opened.session.begin(span)
         if own.slices != span.slices:
             again = _in_smaller_parts(opened, own, source, limit)
@@ -53,18 +53,18 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, lim
         cut = _cut(left, source, limit, upserts=opened.branch.sink.traits.upserts)
     except Outdated as error:
         if begun:
-            with blamed(opened.branch.id):
+            with blame(opened.branch.id):
                 raise
         return _abandon(opened, str(error))
     if left and not begun and not any(cut(part) for part in left):
         return _abandon(opened, f"what {left[0].partition} and the others read is gone")
-    with blamed(opened.branch.id):
+    with blame(opened.branch.id):
         return opened.session.divide(span, cut)
 
 
 def _abandon(opened: OpenBranch, why: str) -> Span:
     log.warning("%s; nothing of it is stored, and it is planned again", why)
-    with blamed(opened.branch.id):
+    with blame(opened.branch.id):
         opened.session.abandon()
     return Span(())
 

@@ -17,7 +17,7 @@ from dataflow_assets.contracts import (
     local_now,
     shape_of,
 )
-from dataflow_assets.errors import blamed
+from dataflow_assets.errors import blame
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.sample import Sample, Sampler, sample
@@ -51,7 +51,7 @@ class Creating:
             return True
         messages = self._flow.source.delivers == "messages"
         first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
-        with blamed(opened.branch.id):
+        with blame(opened.branch.id):
             found = self._sample(opened, first, spark)
             if not found.records and first.upto != span.upto:
                 found = self._sample(opened, span, spark)
@@ -81,7 +81,7 @@ def make_ahead(opened: OpenBranch) -> None:
     Called by the loop on the driver for each branch that has opened, once its start is stored.
     """
     if not opened.branch.sink.traits.needs_sample and opened.session.schema() is None:
-        with blamed(opened.branch.id):
+        with blame(opened.branch.id):
             opened.session.create(pa.schema([]))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import AddsColumns, Kind, Note, SinkSession, kind_of
-from dataflow_assets.errors import NewColumns, PermanentError, blamed
+from dataflow_assets.errors import NewColumns, PermanentError, blame
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.create_table import narrow
@@ -38,7 +38,7 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
         raise error
     columns = narrow(pa.ipc.read_schema(pa.py_buffer(error.columns)))
     session = opened.session
-    with blamed(opened.branch.id):
+    with blame(opened.branch.id):
         if flow.source.traits.new_columns != "add" or not isinstance(session, AddsColumns):
             advice = f". To add them, run{run}" if (run := _statement(session, columns)) else ""
             raise PermanentError(f"{error}{advice}")

@@ -8,7 +8,7 @@ from functools import partial
 
 from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession, shape_of
 from dataflow_assets.contracts.declared import ChecksKeys, KeepsLog
-from dataflow_assets.errors import blamed
+from dataflow_assets.errors import blame
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.create_table import make_ahead
@@ -40,14 +40,14 @@ def open_branches(
     """
     branches = [one for one in flow.branches if progress.open_for(one)]
     for branch in branches:
-        with blamed(branch.id):
+        with blame(branch.id):
             check_still_ours(flow, branch, progress, request)
     for branch in branches:
         if (start := progress.start(branch)).reload:
             check_again(flow, branch, source, start)
     opened = list[OpenBranch]()
     for branch in branches:
-        with blamed(branch.id):
+        with blame(branch.id):
             target = replace(flow.target(branch), source_id=source.identity)
             session = branch.sink.open(target, request.run)
             stack.enter_context(closing(session))

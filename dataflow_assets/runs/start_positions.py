@@ -19,7 +19,7 @@ from dataflow_assets.contracts.capabilities import (
     RewindsTargets,
     TakesOverPositions,
 )
-from dataflow_assets.errors import Outdated, PermanentError, blamed
+from dataflow_assets.errors import Outdated, PermanentError, blame
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Start
 
@@ -151,7 +151,7 @@ def check_again(flow: Flow, branch: Branch, source: SourceSession, start: Start)
     Called on the driver for each branch, before the first one of them is taken over.
     """
     _check_start(flow, start)
-    with blamed(branch.id):
+    with blame(branch.id):
         known = branch.sink.peek(flow.target(branch))
     if known is not None and known.positions:
         again(flow, branch, source, known, start)

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.kafka.source.start_offsets import MARK
 from dataflow_assets.connectors.kafka.topics import describe
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Positions, TakesOver
-from dataflow_assets.errors import PermanentError, TransientError, told
+from dataflow_assets.errors import PermanentError, TransientError, raise_if_error
 
 _FILES = (b"data_files", b"dataFiles")
 """In the schema that an event about written files has in front, in new versions and old ones."""
@@ -80,7 +80,7 @@ class LakeTopicSession(KafkaSourceSession):
                     f"{topic}; the connector tells in it about files that are in no table yet: "
                     "correct iceberg.control.topic, or grant the right to read it"
                 )
-            topic = told(topic)
+            topic = raise_if_error(topic)
             done = broker.committed_offsets(f"{self._source.consumer_group}-coord", topic)
             bounds = broker.bounds(topic)
             with closing(Peek(cluster, name)) as peek:

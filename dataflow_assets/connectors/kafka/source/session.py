@@ -29,7 +29,7 @@ from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, Source
 from dataflow_assets.contracts.capabilities import TakesOverPositions
 from dataflow_assets.contracts.looking import EndsOfMany, LagsOfMany, Peeks
 from dataflow_assets.contracts.reading import ChoosesReader, SpanReader, SparkFrames
-from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
+from dataflow_assets.errors import DataflowError, PermanentError, outcome, raise_if_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -205,7 +205,7 @@ class KafkaSourceSession(
 
     @override
     def lag(self, after: Positions) -> Lag:
-        return told(self.lags_together([(self, after)])[0])
+        return raise_if_error(self.lags_together([(self, after)])[0])
 
     @override
     @classmethod

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 
 from dataflow_assets.contracts import Limit, Rejects
-from dataflow_assets.errors import unexpected
+from dataflow_assets.errors import describe_unexpected
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.reading import Reading
@@ -96,7 +96,7 @@ def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
             state.wrong(_what(pipeline), pipeline.statement.place, _DEEP)
             continue
         except Exception as error:  # noqa: BLE001 - whatever it is, the other pipelines go on
-            said = f"cannot be read: {unexpected(error)}"
+            said = f"cannot be read: {describe_unexpected(error)}"
             state.wrong(_what(pipeline), pipeline.statement.place, said)
             continue
         if found is not None and len(state.notes.findings) == before:

@@ -7,7 +7,7 @@ from pathlib import Path as File
 
 from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import Rejects, Source
-from dataflow_assets.errors import unexpected
+from dataflow_assets.errors import describe_unexpected
 from dataflow_assets.flow import Branch, Flow, Policies, loops
 from dataflow_assets.languages.common.documents import Path
 from dataflow_assets.languages.common.documents import Place as Lines
@@ -95,7 +95,7 @@ def _flows(statements: Sequence[Statement], state: FileState) -> Iterator[Readin
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other statements go on
             place = one.option.place if isinstance(one, Set) else one.place
-            state.wrong("SQL", place, f"cannot be read: {unexpected(error)}")
+            state.wrong("SQL", place, f"cannot be read: {describe_unexpected(error)}")
             state.broken |= {one.name} if isinstance(one, Table | View) else set()
 
 
