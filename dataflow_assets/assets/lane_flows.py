@@ -79,6 +79,8 @@ class LaneFlows:
         """Those that are driven or about to be, as the book says."""
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
+        self._chosen: dict[str, Flow] = {}
+        """Every flow that a look has chosen: the lane may begin it a moment after the next look."""
         self._let_go: dict[str, str] = {}
         """Driven flows that a look has left out, and why: they end, wanted again or not."""
         self._loaded = Loaded()
@@ -197,6 +199,7 @@ class LaneFlows:
             self._written = 0.0
         left_out = self._driven.keys() - {flow.id for flow in free}
         self._let_go |= {name: self._why.get(name, "") for name in left_out}
+        self._chosen |= {flow.id: flow for flow in free}
         self._name(free, at_once=len(self._named) > len({f.id for f in free} | self._driven.keys()))
         return free
 
@@ -208,7 +211,7 @@ class LaneFlows:
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
         self._why = {flow.id: self._why_out(flow, on) for flow in flows}
-        missing = [flow for name, flow in self._driven.items() if name not in self._why]
+        missing = [flow for name, flow in self._chosen.items() if name not in self._why]
         self._why |= {flow.id: self._why_missing(flow) for flow in missing}
         fit = [flow for flow in flows if not self._why[flow.id] and flow.id not in out]
         for flow in fit:

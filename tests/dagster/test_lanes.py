@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.assets import graph, ingest, lane_runs, mirror, tally
 from dataflow_assets.assets.claims import ERROR
-from dataflow_assets.assets.lane_book import Book
+from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_flows import LaneFlows
 from dataflow_assets.assets.lane_runs import LOCATION
 from dataflow_assets.assets.runs import SENSOR
 from dataflow_assets.connectors.memory import (
@@ -472,6 +473,23 @@ def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_pat
     assert [name for name in whys if f"slot {name} stays" in logs[name]] == ["off", "gone"]
 
 
+def test_why_a_flow_leaves_is_known_though_the_lane_had_not_yet_begun_it(shop: Shop) -> None:
+    """A look may come between the one that has chosen a flow and its event `Began`."""
+    shop.kind = Slot
+    shop.add("a")
+    (flow,) = shop.flows
+    job = ingest_job(shop.manifests, dg.ResourceDefinition.none_resource())
+    tags = {**job.tags, "dataflow/lane": "shared"}
+    run = shop.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    flows = LaneFlows(shop.instance, "shared", run, shop.manifests, lambda _: FlowState(""))
+    assert flows.flows_to_drive() == [flow]
+    shop.flows = []
+    assert not flows.flows_to_drive()
+    assert not flows.flows_to_drive()
+    flows.begin(flow)
+    assert (flows.why_not(flow), flows.is_gone(flow)) == ("its manifest was removed", True)
+
+
 def test_a_lane_of_which_its_process_has_no_flow_fails_and_says_where_it_looked(
     shop: Shop, tmp_path: Path
 ) -> None:
@@ -635,6 +653,7 @@ def test_a_newer_run_takes_what_the_older_one_does_not_let_go(
         second = shop.aside(idle=2.0)  # shorter than it waits
         shop.produce("b", 2)
         until(lambda: shop.rows("b") == [1, 2])
+        shop.patch.setattr(ingest, "IDLE_SECONDS", 60.0)
         if gives_up:
             until(first.done)
         assert first.done() == gives_up
