@@ -19,8 +19,8 @@ from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Kind, OffsetSlice, Run, Target, Ticket
-from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
-from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch, Read
+from dataflow_assets.micro_batch.message_metadata import MetadataRows
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
@@ -103,7 +103,7 @@ def _message() -> dict[str, float]:
     made = [record.body for one in parsed for record in chain(one)]
     batch = pa.record_batch({"_at": pa.array(range(BATCH), pa.int64()), "body": bodies})
     return {
-        "with the chain": _read(_reader(Steps(flows.chain(), CONTEXT, frozenset())), batch),
+        "with the chain": _read(_reader(BranchSteps(flows.chain(), CONTEXT, frozenset())), batch),
         "straight": _read(_reader(None), batch),
         "parse": _rate(lambda: _each(parse, bodies), BATCH),
         "chain": _rate(lambda: _each(chain, parsed), BATCH),
@@ -117,9 +117,11 @@ def _read(read: Read, batch: pa.RecordBatch) -> float:
     return _rate(lambda: read(batch), batch.num_rows)
 
 
-def _reader(steps: Steps | None) -> Read:
+def _reader(steps: BranchSteps | None) -> Read:
     source: Any = KafkaSource(brokers=("localhost:9092",), topic="bench")
     sink = PostgresqlSink(connection_string=SecretStr("postgresql://localhost/bench"), table="rows")
     ticket = Ticket(Target("bench/steps", "rows", "", "bench"), Run(), 1, SCHEMA)
-    rows = Rows(source, OffsetSlice("0", 0, BATCH), 1, steps.reads if steps else frozenset())
+    rows = MetadataRows(
+        source, OffsetSlice("0", 0, BATCH), 1, steps.reads if steps else frozenset()
+    )
     return reader(steps, [PassBranch(sink, ticket)], rows, None)

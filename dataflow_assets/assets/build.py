@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets.draining import Draining, FlowConfig
-from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
+from dataflow_assets.assets.graph import AssetNode, ErrorTableNode, Graph, Key
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import wait_for_flow
 from dataflow_assets.assets.metadata import (
@@ -73,7 +73,7 @@ def _shared_table(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
     return spec.with_io_manager_key(io_manager_key(address))
 
 
-def _errors(key: Key, table: ErrorTable) -> dg.AssetSpec:
+def _errors(key: Key, table: ErrorTableNode) -> dg.AssetSpec:
     """An error sink: written beside the flows' own tables, with no events of its own."""
     flows = ", ".join(f"`{flow.id}`" for flow in table.flows)
     spec = dg.AssetSpec(
@@ -111,18 +111,18 @@ def _flow_asset(graph: Graph, flow: Flow) -> dg.AssetsDefinition:
     return run
 
 
-def _sources(node: Node, graph: Graph) -> Iterator[Key]:
+def _sources(node: AssetNode, graph: Graph) -> Iterator[Key]:
     if node.source:
         yield node.source
     yield from node.also
     yield from graph.upstream.get(node.key, ())
 
 
-def _out_name(node: Node) -> str:
+def _out_name(node: AssetNode) -> str:
     return "__".join(node.key)
 
 
-def _out(node: Node, graph: Graph) -> dg.AssetOut:
+def _out(node: AssetNode, graph: Graph) -> dg.AssetOut:
     return dg.AssetOut(
         key=list(node.key),
         description=description(node, graph),
@@ -143,7 +143,7 @@ def _owners(flow: Flow) -> list[str]:
 
 
 def _body(
-    nodes: Sequence[Node], context: dg.AssetExecutionContext, config: FlowConfig
+    nodes: Sequence[AssetNode], context: dg.AssetExecutionContext, config: FlowConfig
 ) -> Iterator[Any]:
     """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
     flow, runs = nodes[0].flow, Runs(context.instance, nodes[0].flow)
@@ -164,7 +164,7 @@ def _body(
 
 
 def _drive(
-    nodes: Sequence[Node], context: dg.AssetExecutionContext, config: FlowConfig
+    nodes: Sequence[AssetNode], context: dg.AssetExecutionContext, config: FlowConfig
 ) -> Iterator[Any]:
     draining = Draining(nodes, context.resources.spark.flow_session, context, config)
     if draining.begin() or _needs_event(nodes, context, draining):
@@ -176,7 +176,7 @@ def _drive(
 
 
 def _needs_event(
-    nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining
+    nodes: Sequence[AssetNode], context: dg.AssetExecutionContext, draining: Draining
 ) -> bool:
     """Returns whether an event is due although nothing is new.
 
@@ -189,7 +189,7 @@ def _needs_event(
 
 
 def _skip(
-    nodes: Sequence[Node], context: dg.AssetExecutionContext, reason: str
+    nodes: Sequence[AssetNode], context: dg.AssetExecutionContext, reason: str
 ) -> Iterator[dg.AssetCheckResult]:
     """Declared checks must be answered, even by a run that has nothing to do."""
     context.log.info(reason)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 
 DRIVES = "dataflow/drives"  # "true": finds the runs of flows and lanes among everything else
@@ -52,7 +52,7 @@ class Claims:
         Called in the process that drives. `tags` are written with the claim. Raises what Dagster's
         storage raises, before the block only.
         """
-        own = {self._tag: value(run_id, Driver.here())}
+        own = {self._tag: value(run_id, FlowDriver.here())}
         self._instance.add_run_tags(run_id, {DRIVES: "true", **tags, **own})
         try:
             with self._heartbeat.beating(run_id):
@@ -71,10 +71,10 @@ class Claims:
         """Returns whether the run lives and has claimed it."""
         return run.status in LIVE and self._driver(run) is not None
 
-    def _driver(self, run: dg.DagsterRun) -> Driver | None:
+    def _driver(self, run: dg.DagsterRun) -> FlowDriver | None:
         """The process that drives it in this very run; tags of an earlier one are copied."""
         whose, _, driver = run.tags.get(self._tag, "").partition(" ")
-        return Driver.parse(driver) if whose == run.run_id else None
+        return FlowDriver.parse(driver) if whose == run.run_id else None
 
     def bury(self, record: dg.RunRecord) -> bool:
         """Reports a run as failed that is dead; a crash must not block what it drove."""
@@ -107,7 +107,7 @@ class Claims:
         return f"it {doing} nothing was heard of it for {SILENT_SECONDS / 60:.0f} minutes"
 
 
-def value(run_id: str, driver: Driver) -> str:
+def value(run_id: str, driver: FlowDriver) -> str:
     """What a claim says. Without the run's id, a run that is started again would inherit it."""
     return f"{run_id} {driver}"
 

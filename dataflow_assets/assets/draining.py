@@ -10,7 +10,7 @@ import dagster as dg
 from dataflow_assets.assets import mirror, stopping, switches
 from dataflow_assets.assets.failures import failing
 from dataflow_assets.assets.flow_events import FlowEvents
-from dataflow_assets.assets.graph import Key, Node
+from dataflow_assets.assets.graph import AssetNode, Key
 from dataflow_assets.assets.run_log import log_to_run
 from dataflow_assets.contracts import Checkpoint, Run
 from dataflow_assets.runs.drain import drain
@@ -57,7 +57,7 @@ class Draining:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[AssetNode],
         spark: "Callable[[], SparkSession]",
         context: dg.AssetExecutionContext,
         config: FlowConfig,
@@ -122,7 +122,7 @@ class Draining:
         self._tell(self._events.due(idle=True))
         return self._interrupts.reason() or self._looks()
 
-    def _tell(self, nodes: Sequence[Node]) -> None:
+    def _tell(self, nodes: Sequence[AssetNode]) -> None:
         """An event for what of these assets waits, if anything does."""
         for node in nodes:
             if event := self._events.event(node):

@@ -15,7 +15,7 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True)
-class Driver:
+class FlowDriver:
     """One process. `started` (clock ticks after boot) tells it from a later one of its number.
 
     `namespace` tells whose numbers they are: containers that share the host's network also share
@@ -29,12 +29,12 @@ class Driver:
     namespace: str = "unknown"
 
     @classmethod
-    def here(cls) -> Driver:
+    def here(cls) -> FlowDriver:
         pid = os.getpid()
         return cls(socket.gethostname(), _boot(), pid, _start_time(pid) or 0, _namespace())
 
     @classmethod
-    def parse(cls, text: str) -> Driver | None:
+    def parse(cls, text: str) -> FlowDriver | None:
         """Returns what `str` wrote; None for anything else."""
         parts = text.split()
         if len(parts) != 5 or not (parts[2].isdigit() and parts[3].isdigit()):

@@ -11,7 +11,7 @@ import dagster as dg
 
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.drive_states import RUNNING
-from dataflow_assets.assets.graph import Key, Node, in_order
+from dataflow_assets.assets.graph import AssetNode, Key, in_order
 from dataflow_assets.assets.metadata import (
     COLUMN_SCHEMA,
     DATA_VERSION,
@@ -36,7 +36,7 @@ class FlowEvents:
     that writes the events of the run.
     """
 
-    def __init__(self, nodes: Sequence[Node], also: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, nodes: Sequence[AssetNode], also: Mapping[str, Any] | None = None) -> None:
         """`also`: metadata that each materialization has besides."""
         self._also = also or {}
         self._nodes = {node.branch.id: node for node in nodes}
@@ -47,7 +47,7 @@ class FlowEvents:
         self._rejected: dict[str, float] = {}
 
     @property
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[AssetNode]:
         return list(self._nodes.values())
 
     def take(self, report: Report) -> None:
@@ -68,16 +68,16 @@ class FlowEvents:
     def has_reports(self) -> bool:
         return bool(self._last)
 
-    def due(self, *, idle: bool = False) -> list[Node]:
+    def due(self, *, idle: bool = False) -> list[AssetNode]:
         """The assets whose last event is old enough; `idle`: only where reports have paused."""
         found = [branch for branch, tally in self._tallies.items() if tally.due]
         return [self._nodes[b] for b in found if not idle or self._tallies[b].idle]
 
-    def since(self, node: Node) -> float:
+    def since(self, node: AssetNode) -> float:
         """When the asset's last event was, on the clock of `time.monotonic`."""
         return self._tallies[node.branch.id].told
 
-    def event(self, node: Node) -> dg.AssetMaterialization | None:
+    def event(self, node: AssetNode) -> dg.AssetMaterialization | None:
         """Returns what of the asset waits to be told; None where nothing does."""
         taken = self._tallies[node.branch.id].take()
         if taken is None:
@@ -88,7 +88,7 @@ class FlowEvents:
         metadata |= {STATE: RUNNING, **self._also}
         return _materialization(node, report.checkpoint, metadata)
 
-    def final(self, node: Node) -> dict[str, Any]:
+    def final(self, node: AssetNode) -> dict[str, Any]:
         """The metadata of the last event: the last checkpoint, and what only the end tells."""
         report = self._last[node.branch.id]
         figures = self._tallies[node.branch.id].final(report)
@@ -100,14 +100,14 @@ class FlowEvents:
             found.update(column_lineage(node, report.schema))
         return found
 
-    def final_event(self, node: Node) -> dg.AssetMaterialization:
+    def final_event(self, node: AssetNode) -> dg.AssetMaterialization:
         return _materialization(node, self._last[node.branch.id].checkpoint, self.final(node))
 
-    def ended_nodes(self) -> list[Node]:
+    def ended_nodes(self) -> list[AssetNode]:
         """The assets whose last report is here: none where the flow failed."""
         return [self._nodes[branch] for branch, report in self._last.items() if report.last]
 
-    def has_commits(self, node: Node) -> bool:
+    def has_commits(self, node: AssetNode) -> bool:
         """Returns whether anything was committed to the asset."""
         return node.branch.id in self._moved
 
@@ -167,7 +167,7 @@ def _in_order(events: Sequence[FlowEvents]) -> list[FlowEvents]:
 
 
 def _materialization(
-    node: Node, checkpoint: Checkpoint, metadata: Mapping[str, Any]
+    node: AssetNode, checkpoint: Checkpoint, metadata: Mapping[str, Any]
 ) -> dg.AssetMaterialization:
     version = {DATA_VERSION: mirror.data_version(checkpoint)}
     return dg.AssetMaterialization(dg.AssetKey(node.key), metadata=metadata, tags=version)

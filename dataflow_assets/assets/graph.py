@@ -16,7 +16,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Node:
+class AssetNode:
     """One branch of one flow: an asset."""
 
     flow: Flow
@@ -35,7 +35,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class ErrorTable:
+class ErrorTableNode:
     """A table that is an error sink, and no flow's own target."""
 
     address: Address
@@ -48,10 +48,10 @@ class ErrorTable:
 class Graph:
     """All nodes, the tables that several of them write, error sinks, and what outsiders write."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[AssetNode, ...]
     tables: Mapping[Key, Address]
     topics: Mapping[Key, Address]
-    errors: Mapping[Key, ErrorTable] = field(default_factory=dict)
+    errors: Mapping[Key, ErrorTableNode] = field(default_factory=dict)
     upstream: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     """By key of what outsiders write, or of a node whose source a flow writes: what manifests say
     that the source is made of, without what would close a cycle."""
@@ -61,10 +61,10 @@ class Graph:
         """Each flow once, in the order of their ids."""
         return list({node.flow.id: node.flow for node in self.nodes}.values())
 
-    def writers(self, table: Key) -> list[Node]:
+    def writers(self, table: Key) -> list[AssetNode]:
         return [node for node in self.nodes if node.table == table]
 
-    def of(self, flow: Flow) -> list[Node]:
+    def of(self, flow: Flow) -> list[AssetNode]:
         """The nodes of one flow, in the order of its branches."""
         return [node for node in self.nodes if node.flow.id == flow.id]
 
@@ -88,20 +88,20 @@ def build(flows: Iterable[Flow]) -> Graph:
     return Graph(nodes, shared, outside, errors, _upstream(nodes, outside, edges))
 
 
-def upstream(nodes: Iterable[Node], node: Node) -> list[Node]:
+def upstream(nodes: Iterable[AssetNode], node: AssetNode) -> list[AssetNode]:
     """Those of the nodes that write what a node reads, directly or by others; the first first.
 
     Edges close no cycle, so this ends.
     """
     known = list(nodes)
-    found: dict[Key, Node] = {}
+    found: dict[Key, AssetNode] = {}
     for one in known:
         if one.table in (node.source, *node.also):
             found |= {each.key: each for each in (*upstream(known, one), one)}
     return list(found.values())
 
 
-def in_order(flows: Sequence[Sequence[Node]]) -> list[int]:
+def in_order(flows: Sequence[Sequence[AssetNode]]) -> list[int]:
     """The places of these flows, each behind those that write what it reads.
 
     What each reads is looked up once. Flows may read from each other in a circle, although their
@@ -126,7 +126,7 @@ def in_order(flows: Sequence[Sequence[Node]]) -> list[int]:
 
 
 def _upstream(
-    nodes: Sequence[Node], outside: Mapping[Key, Address], edges: _Edges
+    nodes: Sequence[AssetNode], outside: Mapping[Key, Address], edges: _Edges
 ) -> dict[Key, tuple[Key, ...]]:
     found: dict[Key, tuple[Key, ...]] = {}
     for node in nodes:
@@ -144,26 +144,26 @@ def _errors_of(flow: Flow) -> Key | None:
     return asset_key(address) if address else None
 
 
-def _errors(flows: Sequence[Flow], edges: _Edges) -> dict[Key, ErrorTable]:
-    found: dict[Key, ErrorTable] = {}
+def _errors(flows: Sequence[Flow], edges: _Edges) -> dict[Key, ErrorTableNode]:
+    found: dict[Key, ErrorTableNode] = {}
     for flow in flows:
         address = flow.policies.rejects.address
         if address is None:
             continue
         key, source = asset_key(address), asset_key(flow.source_address)
-        known = found.get(key, ErrorTable(address, (), ()))
+        known = found.get(key, ErrorTableNode(address, (), ()))
         new = (source,) if source not in known.sources and edges.add(source, key) else ()
-        found[key] = ErrorTable(known.address, (*known.flows, flow), (*known.sources, *new))
+        found[key] = ErrorTableNode(known.address, (*known.flows, flow), (*known.sources, *new))
     return found
 
 
-def _node(flow: Flow, branch: Branch, shared: Mapping[Key, Address], edges: _Edges) -> Node:
+def _node(flow: Flow, branch: Branch, shared: Mapping[Key, Address], edges: _Edges) -> AssetNode:
     table, source = asset_key(branch.address), asset_key(flow.source_address)
     key = (*table, flow.slug) if table in shared else table
     drawn = source if edges.add(source, table) else None
     others = map(asset_key, flow.read_addresses[1:])
     also = tuple(one for one in others if edges.add(one, table))
-    return Node(flow, branch, key, table, drawn, also)
+    return AssetNode(flow, branch, key, table, drawn, also)
 
 
 class _Edges:

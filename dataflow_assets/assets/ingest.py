@@ -16,7 +16,7 @@ import dagster as dg
 
 from dataflow_assets.assets.failures import may_pass, sentence
 from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
-from dataflow_assets.assets.graph import Key, Node, upstream
+from dataflow_assets.assets.graph import AssetNode, Key, upstream
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
@@ -46,8 +46,8 @@ LINES_FLOWS = 20  # whose lines are written at once: an event takes milliseconds
 IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
 
 Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
-Making = Callable[[Node], dg.AssetMaterialization | None]
-Nodes = Callable[[Flow], Sequence[Node]]
+Making = Callable[[AssetNode], dg.AssetMaterialization | None]
+Nodes = Callable[[Flow], Sequence[AssetNode]]
 
 
 class Ingest:
@@ -71,7 +71,7 @@ class Ingest:
         self._events: dict[str, FlowEvents] = {}
         self._over = LastEvents()
         self._ending = False
-        self._last_told: dict[Key, Node] = {}
+        self._last_told: dict[Key, AssetNode] = {}
         """What has had its last event of this run."""
         self._untold = set[str]()
         """Flows whose events could not be made: they have left for that."""
@@ -175,7 +175,9 @@ class Ingest:
                 self._log(logging.ERROR, flow, f"leaves the lane: {text}")
                 self._lane.end(flow, text)
 
-    def _tell(self, events: FlowEvents, node: Node, make: Making | None = None) -> Iterator[Told]:
+    def _tell(
+        self, events: FlowEvents, node: AssetNode, make: Making | None = None
+    ) -> Iterator[Told]:
         """The event that waits to be told, if one does; or what else is to be made of it."""
         event = None
         with self._alone(node.flow.id):
@@ -267,13 +269,13 @@ class Ingest:
         """All flows end now, and nobody goes on with them: their last events come in order."""
         return self._ending and not self._lane_flows.successor
 
-    def _before(self, node: Node) -> Iterator[Told]:
+    def _before(self, node: AssetNode) -> Iterator[Told]:
         here = [(events, one) for events in self._events.values() for one in events.nodes]
         for one in upstream((each for _, each in here), node):
             events = next(events for events, each in here if each.key == one.key)
             yield from self._tell(events, one)
 
-    def _would_look_behind(self, events: FlowEvents, node: Node) -> bool:
+    def _would_look_behind(self, events: FlowEvents, node: AssetNode) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
         return bool(upstream(self._last_told.values(), node)) and events.lag_seconds() == 0
 

@@ -25,7 +25,7 @@ class FlowState:
 
 
 @dataclass(frozen=True)
-class Page:
+class LanePage:
     """What the run of a lane drives, and how each flow fares."""
 
     run: str = ""
@@ -48,14 +48,14 @@ class Book:
         self._storage = instance.daemon_cursor_storage
         self._key = f"dataflow/lane/{lane}" + ("" if part == "driving" else f"/{part}")
 
-    def read(self) -> Page:
+    def read(self) -> LanePage:
         """The newest page; an empty one of a lane that was never driven.
 
         Called by the sensors `ingest` and `lag` with each tick, and every half second by a run that
         waits for a lane. Raises what Dagster's storage raises.
         """
         text = self._storage.get_cursor_values({self._key}).get(self._key)
-        return Page(**json.loads(text)) if text else Page()
+        return LanePage(**json.loads(text)) if text else LanePage()
 
     def write(self, run_id: str, states: Mapping[str, FlowState]) -> None:
         """Replaces the page.
@@ -66,5 +66,5 @@ class Book:
         """
         texts = {name: state.text for name, state in states.items()}
         failing = [name for name, state in states.items() if state.failing]
-        page = asdict(Page(run_id, time.time(), texts, failing))
+        page = asdict(LanePage(run_id, time.time(), texts, failing))
         self._storage.set_cursor_values({self._key: json.dumps(page)})

@@ -11,7 +11,7 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.failures import sentence
-from dataflow_assets.assets.lane_book import Book, FlowState, Page
+from dataflow_assets.assets.lane_book import Book, FlowState, LanePage
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns, elsewhere
 from dataflow_assets.assets.runs import Runs
@@ -255,7 +255,7 @@ class LaneFlows:
         """Flows that the run before has still to let go; after a minute they are taken from it."""
         if time.monotonic() >= self._patience:
             return set()
-        page = self._runs(None).pages().get("leaving", Page())
+        page = self._runs(None).pages().get("leaving", LanePage())
         if page.run == self._run_id:
             return set()
         return {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()

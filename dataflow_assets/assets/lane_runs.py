@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from dataflow_assets.assets.claims import Claims, failed_since, going
-from dataflow_assets.assets.lane_book import PARTS, Book, Page, Part
+from dataflow_assets.assets.lane_book import PARTS, Book, LanePage, Part
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
@@ -79,7 +79,7 @@ class LaneRuns:
         runs = [record.dagster_run for record in self.live()]
         return next((run for run in runs if self._claims.is_held(run)), None)
 
-    def pages(self) -> Mapping[Part, Page]:
+    def pages(self) -> Mapping[Part, LanePage]:
         """Returns what its live runs say that they drive.
 
         Called by the sensors `ingest` and `lag` with each tick, and twice a second by runs that
@@ -121,7 +121,7 @@ def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
         The id of the lane's run that was waited for; empty where no live run drove the flow.
     """
 
-    def driver(pages: Mapping[Part, Page]) -> str:
+    def driver(pages: Mapping[Part, LanePage]) -> str:
         return next((page.run for page in pages.values() if flow.id in page.flows), "")
 
     return _waited_for(LaneRuns(instance, flow.lane), driver)
@@ -138,14 +138,14 @@ def wait_for_predecessor(runs: LaneRuns, run_id: str) -> str:
         The id of that other run; empty where no live run drove the lane.
     """
 
-    def driver(pages: Mapping[Part, Page]) -> str:
-        page = pages.get("driving", Page())
+    def driver(pages: Mapping[Part, LanePage]) -> str:
+        page = pages.get("driving", LanePage())
         return page.run if page.flows and page.run != run_id else ""
 
     return _waited_for(runs, driver)
 
 
-def _waited_for(runs: LaneRuns, driver: Callable[[Mapping[Part, Page]], str]) -> str:
+def _waited_for(runs: LaneRuns, driver: Callable[[Mapping[Part, LanePage]], str]) -> str:
     """The last run that was waited for because it drove; empty where none did."""
     run, end = "", time.monotonic() + END_SECONDS
     while time.monotonic() < end and (found := driver(runs.pages())):

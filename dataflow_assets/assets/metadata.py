@@ -11,7 +11,7 @@ import dagster as dg
 import pyarrow as pa
 
 from dataflow_assets.assets import mirror
-from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.graph import AssetNode, Graph
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import Address, Checkpoint, Lag, Note, kind_of
@@ -64,7 +64,7 @@ def place(address: Address) -> dict[str, Any]:
     }
 
 
-def flow_metadata(node: Node) -> dict[str, Any]:
+def flow_metadata(node: AssetNode) -> dict[str, Any]:
     """Returns what is known about a flow's asset before any run."""
     flow = node.flow
     return {
@@ -104,7 +104,7 @@ def tags(flow: Flow) -> dict[str, str]:
     return {key: value for key, value in found.items() if _is_tag(key, value)}
 
 
-def description(node: Node, graph: Graph) -> str:
+def description(node: AssetNode, graph: Graph) -> str:
     flow, address = node.flow, node.branch.address
     mode = "upserted" if node.branch.sink.traits.upserts else "appended"
     source = flow.source_address
@@ -158,7 +158,7 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
     )
 
 
-def column_lineage(node: Node, schema: pa.Schema) -> dict[str, Any]:
+def column_lineage(node: AssetNode, schema: pa.Schema) -> dict[str, Any]:
     """Which columns or fields of the source each column is made from, as far as steps tell.
 
     Not of what the database fills by itself where a record does not.
@@ -178,7 +178,7 @@ def column_lineage(node: Node, schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
+def check_specs(node: AssetNode) -> list[dg.AssetCheckSpec]:
     """The questions asked about every flow, and one about the log that a server keeps for it."""
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
@@ -198,7 +198,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
 
 
 def check_results(
-    node: Node, lag: Lag, checkpoint: Checkpoint, *, rejects: bool
+    node: AssetNode, lag: Lag, checkpoint: Checkpoint, *, rejects: bool
 ) -> Iterator[dg.AssetCheckResult]:
     """The answers: all only warn, for the rows that could be stored are stored.
 

@@ -68,12 +68,12 @@ def run(asked: Namespace) -> int:
     flows = selection.to_run(loaded, asked.flow)
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
-    outcomes: list[running.Outcome] = []
+    outcomes: list[running.FlowOutcome] = []
     with show_log(shown.say, loaded.flows, asked.verbose), stop.listening():
         try:
             for event in running.run(flows, spark.session, _request(asked), stop):
                 shown.show(event)
-                outcomes += [event] if isinstance(event, running.Outcome) else []
+                outcomes += [event] if isinstance(event, running.FlowOutcome) else []
         finally:
             shown.close(outcomes)
             spark.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dataflow_assets.cli.console import err, out, paint
-from dataflow_assets.cli.running import Event, Outcome
+from dataflow_assets.cli.running import Event, FlowOutcome
 from dataflow_assets.contracts import Totals
 from dataflow_assets.lanes.events import Began
 from dataflow_assets.runs.request import Report
@@ -42,7 +42,7 @@ class Display(ABC):
         """Prints a line beside the display: warnings of the engine."""
 
     @abstractmethod
-    def close(self, outcomes: Sequence[Outcome]) -> None: ...
+    def close(self, outcomes: Sequence[FlowOutcome]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Lines(Display):
         if isinstance(event, Began):
             sinks = ", ".join(str(branch.address) for branch in event.flow.branches)
             out(f"{event.flow.id}: {event.flow.source_address} -> {sinks}")
-        elif isinstance(event, Outcome):
+        elif isinstance(event, FlowOutcome):
             out(ending(event, self._describe))
         else:
             self._report(event)
@@ -98,7 +98,7 @@ class Lines(Display):
         err(text)
 
     @override
-    def close(self, outcomes: Sequence[Outcome]) -> None:
+    def close(self, outcomes: Sequence[FlowOutcome]) -> None:
         pass  # each flow has said how it ended
 
 
@@ -118,7 +118,7 @@ class Terminal(Display):
     def show(self, event: Event) -> None:
         if isinstance(event, Began):
             self._waiting[event.flow.id] = "starting"
-        elif isinstance(event, Outcome):
+        elif isinstance(event, FlowOutcome):
             self._waiting.pop(event.flow.id, None)
         else:
             self._waiting.pop(event.flow, None)
@@ -143,7 +143,7 @@ class Terminal(Display):
         self._live.console.print(text, markup=False, highlight=False)
 
     @override
-    def close(self, outcomes: Sequence[Outcome]) -> None:
+    def close(self, outcomes: Sequence[FlowOutcome]) -> None:
         self._live.stop()  # which leaves the table as it stands
         for outcome in outcomes:
             out(ending(outcome, self._describe))
@@ -165,7 +165,7 @@ class Json(Display):
         err(text)
 
     @override
-    def close(self, outcomes: Sequence[Outcome]) -> None:
+    def close(self, outcomes: Sequence[FlowOutcome]) -> None:
         # the outcome of the whole is the worst of its parts
         kinds = [outcome.outcome for outcome in outcomes]
         worst = next((kind for kind in ("failed", "stopped") if kind in kinds), "done")
@@ -173,7 +173,7 @@ class Json(Display):
         errors = [flow["error"] for flow in flows if flow["error"]]
         out(json.dumps({"outcome": worst, "error": "; ".join(errors) or None, "flows": flows}))
 
-    def _outcome(self, outcome: Outcome) -> dict[str, Any]:
+    def _outcome(self, outcome: FlowOutcome) -> dict[str, Any]:
         return {
             "flow": outcome.flow.id,
             "outcome": outcome.outcome,
@@ -191,7 +191,7 @@ def display(as_json: bool, describe: Describe) -> Display:
     return Terminal(describe) if sys.stdout.isatty() else Lines(describe)
 
 
-def ending(outcome: Outcome, describe: Describe) -> str:
+def ending(outcome: FlowOutcome, describe: Describe) -> str:
     """Returns how the run of one flow ended, in one line."""
     if outcome.error is not None:
         text = describe(outcome.error)

@@ -36,7 +36,7 @@ STOPPED = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FlowOutcome:
     """How the run of one flow ended."""
 
     flow: Flow
@@ -47,7 +47,7 @@ class Outcome:
     error: BaseException | None = None
 
 
-Event = Began | Report | Outcome
+Event = Began | Report | FlowOutcome
 Item = TypeVar("Item")
 
 
@@ -131,7 +131,7 @@ def _each(
             pool.submit(_drain, flow, spark, own, stop, events.put)
         while waiting:
             event = take(events)
-            waiting -= isinstance(event, Outcome)
+            waiting -= isinstance(event, FlowOutcome)
             yield event
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -181,9 +181,9 @@ class _Running:
         self._commits += not report.last
         self._reason = report.reason or self._reason
 
-    def outcome(self, outcome: Ending, error: BaseException | None = None) -> Outcome:
+    def outcome(self, outcome: Ending, error: BaseException | None = None) -> FlowOutcome:
         seconds = time.monotonic() - self._began
         reason = self._reason
         if self._commits and not (self._totals.rows or self._totals.rejected):
             reason += "; no record became a row (`dataflow preview` shows why)"
-        return Outcome(self.flow, outcome, self._totals, seconds, reason, error)
+        return FlowOutcome(self.flow, outcome, self._totals, seconds, reason, error)

@@ -21,7 +21,13 @@ from typing_extensions import override
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_cursor import Block, Ints
-from dataflow_assets.formats.avro_decoder import Decoder, Part, decode_block, make_decoder, usable
+from dataflow_assets.formats.avro_decoder import (
+    AvroDecoder,
+    Part,
+    decode_block,
+    make_decoder,
+    usable,
+)
 from dataflow_assets.formats.avro_events import event_with_types, with_types
 from dataflow_assets.formats.rows import cells
 from dataflow_assets.records.connect_times import Convert
@@ -190,7 +196,7 @@ class AvroFormat(MessageFormat):
         elif len(at):
             yield None, at, Block(block.data, block.starts[at], block.ends[at])
 
-    def _decoder(self, number: int | None, as_json: frozenset[str]) -> Decoder:
+    def _decoder(self, number: int | None, as_json: frozenset[str]) -> AvroDecoder:
         """Raises RejectedRecord where the schema cannot be used."""
         if number is None:
             return usable(

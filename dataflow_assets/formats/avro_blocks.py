@@ -42,7 +42,7 @@ _VALUE = "_dataflow_value"
 _TYPE = {"type": "fixed", "name": "_dataflow_mark_type", "size": len(_MARK)}
 
 
-class Reader:
+class AvroReader:
     """Reads values as messages hold them: numbers, bytes and texts (`AvroSchema.raw`)."""
 
     def __init__(self, schema: AvroSchema, *, as_columns: bool) -> None:

@@ -45,14 +45,14 @@ _JSON_FIELD = Kind.JSON.field("")
 
 
 @dataclass(frozen=True)
-class Columns:
+class AvroColumns:
     """The columns of a record's fields."""
 
     schema: pa.Schema
     builds: tuple[tuple[str, Build], ...]
 
     @classmethod
-    def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> Columns | None:
+    def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> AvroColumns | None:
         """None where the values are no records, or have fields of our own names.
 
         `as_json`: fields that are to be JSON, where they can be so at once.
@@ -138,7 +138,7 @@ def types() -> tuple[TypeRow, ...]:
     rows = []
     for shown, schema, note in _SHOWN:
         text = record % f'{{"name": "a", "type": {schema}}}'
-        found = Columns.of(AvroSchema(text))
+        found = AvroColumns.of(AvroSchema(text))
         assert found is not None  # noqa: S101 - it is a record
         rows.append(TypeRow(shown, found.schema.field(0), note))
     return tuple(rows)

@@ -52,7 +52,7 @@ class Block:
         return len(self.starts)
 
 
-class Cursor:
+class AvroCursor:
     """Where the reading of each value is."""
 
     def __init__(self, block: Block) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
-from dataflow_assets.formats.avro_columns import Columns
+from dataflow_assets.formats.avro_blocks import UNFIT, AvroReader, why
+from dataflow_assets.formats.avro_columns import AvroColumns
 from dataflow_assets.formats.avro_cursor import Block, Ints, Misfit
 from dataflow_assets.formats.avro_events import key_types, row_types
 from dataflow_assets.formats.avro_json import whole_texts
@@ -22,7 +22,7 @@ from dataflow_assets.formats.avro_vectors import Vectors
 Part: TypeAlias = "pa.RecordBatch | pa.Array"
 
 
-class Decoder:
+class AvroDecoder:
     """Decodes values of one schema; made once per process."""
 
     def __init__(
@@ -38,10 +38,10 @@ class Decoder:
         self.row_types = row_types(found)
         """Of change events: what converts the values of rows."""
         self.key_types = key_types(found)
-        self._columns = Columns.of(found, as_json)
+        self._columns = AvroColumns.of(found, as_json)
         self._texts = whole_texts(found)
         self._vectors = None if reader else Vectors.of(schema, as_json)
-        self._read = Reader(schema, as_columns=self._columns is not None)
+        self._read = AvroReader(schema, as_columns=self._columns is not None)
         self._change = resolution(schema, found) if reader else None
 
     def unwrap(self, at: Ints, block: Block, refused: dict[int, str]) -> tuple[Ints, Block, Ints]:
@@ -86,7 +86,7 @@ class Decoder:
 
 
 def decode_block(
-    decoder: Decoder, at: Ints, block: Block, refused: dict[int, str]
+    decoder: AvroDecoder, at: Ints, block: Block, refused: dict[int, str]
 ) -> Iterator[tuple[int, int, Part]]:
     """Pieces of the values as columns; what does not fit is found by halving."""
     if not len(block):
@@ -120,19 +120,19 @@ def make_decoder(
     references: tuple[str, ...],
     reader: str | None,
     as_json: frozenset[str],
-) -> Decoder | str:
+) -> AvroDecoder | str:
     """The decoder, or why there can be none: each message would look for the reason again."""
     try:
         schema = AvroSchema(text, references)
     except (ValueError, RecursionError) as error:
         return f"{name} cannot be used: {error}"
     try:
-        return Decoder(name, schema, AvroSchema(reader) if reader else None, as_json)
+        return AvroDecoder(name, schema, AvroSchema(reader) if reader else None, as_json)
     except (ValueError, RecursionError) as error:
         return f"{name} cannot be read as avroReaderSchema: {error}"
 
 
-def usable(found: Decoder | str) -> Decoder:
+def usable(found: AvroDecoder | str) -> AvroDecoder:
     """Raises RejectedRecord with the reason where there is none."""
     if isinstance(found, str):
         raise RejectedRecord("decode", found)

@@ -25,7 +25,7 @@ from fastavro import parse_schema, schemaless_writer
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_defaults import field_default
-from dataflow_assets.formats.avro_json import Forms
+from dataflow_assets.formats.avro_json import AvroForms
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
 from dataflow_assets.formats.avro_values import SIMPLE, Take, enum, logical, same, take_fixed, unfit
@@ -42,7 +42,7 @@ class AvroEncoder:
         """
         self._schema = AvroSchema(text)
         self._ignores = ignore_unknown
-        self._forms = Forms(self._schema)
+        self._forms = AvroForms(self._schema)
         self._named: dict[tuple[str, bool], Take] = {}
         self._take = self._taker(self._schema.root)
         self._parsed = parse_schema(self._schema.bare)

@@ -28,7 +28,7 @@ _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 def texts(schema: AvroSchema, kind: Schema) -> Build:
     """Returns what makes JSON texts of values of a type."""
-    form = Forms(schema).of(kind)
+    form = AvroForms(schema).of(kind)
     if form is None:
         return _texts
     inner = form
@@ -37,7 +37,7 @@ def texts(schema: AvroSchema, kind: Schema) -> Build:
 
 def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
     """Returns what makes bodies of values of the schema, `null` of null."""
-    form = Forms(schema).of(schema.root) or (lambda value: value)
+    form = AvroForms(schema).of(schema.root) or (lambda value: value)
 
     def build(values: Sequence[Any]) -> pa.Array:
         found = [exact_json(None if one is None else form(one)) for one in values]
@@ -46,7 +46,7 @@ def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
     return build
 
 
-class Forms:
+class AvroForms:
     """What the values of a schema's types are in JSON."""
 
     def __init__(self, schema: AvroSchema) -> None:

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Kind
 from dataflow_assets.formats import avro_logical
-from dataflow_assets.formats.avro_cursor import Block, Cursor, Misfit, Rows
+from dataflow_assets.formats.avro_cursor import AvroCursor, Block, Misfit, Rows
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
 from dataflow_assets.formats.json_texts import json_texts
 
-Read = Callable[[Cursor, Rows], pa.Array]
+Read = Callable[[AvroCursor, Rows], pa.Array]
 Column = tuple[pa.Field, Read]
 
 
@@ -51,7 +51,7 @@ class Vectors:
 
     def __call__(self, block: Block) -> pa.RecordBatch:
         """The columns. Raises Misfit, or an error of Arrow, where fastavro must look."""
-        cursor = Cursor(block)
+        cursor = AvroCursor(block)
         arrays = [read(cursor, None) for read in self.reads]
         if not np.array_equal(cursor.at, cursor.ends):
             raise Misfit
@@ -88,7 +88,7 @@ def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column 
     field, inner = made
     there = filled[0]
 
-    def read(cursor: Cursor, rows: Rows) -> pa.Array:
+    def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
         arm = cursor.longs(rows)
         if np.any((arm < 0) | (arm > 1)):
             raise Misfit
@@ -112,7 +112,7 @@ def _record(schema: AvroSchema, name: str, found: Any) -> Column | None:
         return None
     fields = [field for field, _ in columns]
 
-    def read(cursor: Cursor, rows: Rows) -> pa.Array:
+    def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
         return pa.StructArray.from_arrays([one(cursor, rows) for _, one in columns], fields=fields)
 
     return pa.field(name, pa.struct(fields)), read
@@ -121,7 +121,7 @@ def _record(schema: AvroSchema, name: str, found: Any) -> Column | None:
 def _as_json(column: Column) -> Column:
     field, inner = column
 
-    def read(cursor: Cursor, rows: Rows) -> pa.Array:
+    def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
         return json_texts(inner(cursor, rows))
 
     return Kind.JSON.field(field.name), read
@@ -136,18 +136,18 @@ def _logical(name: str, schema: Any) -> Column:
     return field, lambda cursor, rows: build(raw(cursor, rows).to_pylist())
 
 
-def _ints(cursor: Cursor, rows: Rows) -> pa.Array:
+def _ints(cursor: AvroCursor, rows: Rows) -> pa.Array:
     found = cursor.longs(rows)
     if np.any(found != found.astype(np.int32)):
         raise Misfit
     return pa.array(found.astype(np.int32))
 
 
-def _longs(cursor: Cursor, rows: Rows) -> pa.Array:
+def _longs(cursor: AvroCursor, rows: Rows) -> pa.Array:
     return pa.array(cursor.longs(rows))
 
 
-def _booleans(cursor: Cursor, rows: Rows) -> pa.Array:
+def _booleans(cursor: AvroCursor, rows: Rows) -> pa.Array:
     found = cursor.wide(rows, 1)[:, 0]
     if np.any(found > 1):
         raise Misfit
@@ -161,12 +161,12 @@ def _fractions(kind: str) -> Read:
     )
 
 
-def _texts(cursor: Cursor, rows: Rows) -> pa.Array:
+def _texts(cursor: AvroCursor, rows: Rows) -> pa.Array:
     return cursor.slices(rows).cast(pa.string())  # checks that it is UTF-8
 
 
 def _read_fixed(size: int) -> Read:
-    def read(cursor: Cursor, rows: Rows) -> pa.Array:
+    def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
         data = pa.py_buffer(np.ascontiguousarray(cursor.wide(rows, size)))
         count = len(cursor.take(rows))
         return pa.Array.from_buffers(pa.binary(size), count, [None, data]).cast(pa.binary())
@@ -177,7 +177,7 @@ def _read_fixed(size: int) -> Read:
 def _enum(symbols: Sequence[str]) -> Read:
     names = pa.array(symbols, pa.string())
 
-    def read(cursor: Cursor, rows: Rows) -> pa.Array:
+    def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
         found = cursor.longs(rows)
         if np.any((found < 0) | (found >= len(names))):
             raise Misfit
@@ -186,7 +186,7 @@ def _enum(symbols: Sequence[str]) -> Read:
     return read
 
 
-def _slices(cursor: Cursor, rows: Rows) -> pa.Array:
+def _slices(cursor: AvroCursor, rows: Rows) -> pa.Array:
     return cursor.slices(rows)
 
 

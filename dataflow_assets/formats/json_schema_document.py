@@ -23,7 +23,7 @@ _MOST_PARTS = 20_000
 
 
 @dataclass(frozen=True)
-class Node:
+class JsonSchemaNode:
     """A schema inside a document, and what finds the schemas that it refers to."""
 
     schema: Any
@@ -33,11 +33,11 @@ class Node:
     around: tuple[tuple[str, Any], ...] = ()
     """The schemas that hold for the same value, from the outermost on: address and schema."""
 
-    def inner(self, schema: Any) -> Node:
+    def inner(self, schema: Any) -> JsonSchemaNode:
         """One of the schemas that it holds, of another value: of a property, or of an element."""
         return replace(self, schema=schema, around=())
 
-    def choice(self, schema: Any, keyword: str) -> Node:
+    def choice(self, schema: Any, keyword: str) -> JsonSchemaNode:
         """One of the schemas that it holds of the same value, under this keyword.
 
         Raises:
@@ -52,7 +52,7 @@ class Node:
             )
         return replace(self, schema=schema, around=(*self.around, own))
 
-    def resolve(self) -> Node:
+    def resolve(self) -> JsonSchemaNode:
         """The schema that it refers to, or itself.
 
         An `allOf` of one schema, with nothing beside it that says what values are, is that schema.
@@ -81,7 +81,7 @@ class Node:
                 return node
         raise ValueError("a $ref refers to itself")
 
-    def _follow(self, reference: str) -> Node:
+    def _follow(self, reference: str) -> JsonSchemaNode:
         try:
             found = self.resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
@@ -89,7 +89,7 @@ class Node:
         return replace(self, schema=found.contents, resolver=found.resolver)
 
 
-def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
+def document(text: str, references: Sequence[tuple[str, str]] = ()) -> JsonSchemaNode:
     """A schema as a whole; nothing is fetched from anywhere.
 
     Called on the driver, once for each version of a schema that a table has not seen.
@@ -112,7 +112,7 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> Node:
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         line = (str(error).splitlines() or [""])[0]
         raise ValueError(f"no JSON Schema that can be used: {line}") from None
-    return Node(root, known.resolver(base), count(1))
+    return JsonSchemaNode(root, known.resolver(base), count(1))
 
 
 def _address(name: str) -> str:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.member import LaneMember
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Reading
+from dataflow_assets.micro_batch.job import TaskReading
 from dataflow_assets.runs.news import Looks, OpenSource
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class JointJobs(Turns):
         self,
         spark: Callable[[], SparkSession],
         board: threading.Condition,
-        members: Callable[[], Sequence[Member]],
+        members: Callable[[], Sequence[LaneMember]],
         backlog: Callable[[], bool],
     ) -> None:
         """As `Turns`; `backlog`: whether somebody works off a backlog beside the joint jobs."""
@@ -49,7 +49,7 @@ class JointJobs(Turns):
         self._slices = float(_FIRST_SLICES)
         self._joint_seconds = 0.0
 
-    def interval(self, member: Member) -> float:
+    def interval(self, member: LaneMember) -> float:
         """Seconds between two turns of a member that has little to read.
 
         Four times what a joint job takes, as a share of the strictest freshness: commits take about
@@ -104,7 +104,7 @@ class JointJobs(Turns):
                 due[name].wake(news=True)
         self._next_look = began + LEAST_SECONDS
 
-    def _due(self, member: Member, now: float) -> bool:
+    def _due(self, member: LaneMember, now: float) -> bool:
         """One that is being asked is, until the answer is there."""
         pause = member.paused
         if pause is None or self._looks.asking(member.flow.id):
@@ -112,10 +112,10 @@ class JointJobs(Turns):
         rested = now - member.paused_at >= pause.seconds
         return rested and now - member.woken >= self.interval(member)
 
-    def _together(self, members: Sequence[Member]) -> None:
+    def _together(self, members: Sequence[LaneMember]) -> None:
         """One job for as many slices as about one turn can take, the most urgent first."""
-        asked: dict[Reading, list[tuple[int, ...]]] = {}
-        chosen: list[Member] = []
+        asked: dict[TaskReading, list[tuple[int, ...]]] = {}
+        chosen: list[LaneMember] = []
         room = self._slices
         for member in members:
             waiting = member.begin_turn() if room > 0 else None
@@ -145,7 +145,7 @@ def _slices(shares: Sequence[Sequence[int]]) -> int:
     return sum(map(len, shares))
 
 
-def _has_else_to_do(member: Member) -> bool:
+def _has_else_to_do(member: LaneMember) -> bool:
     pause = member.paused
     if pause is None:
         return False

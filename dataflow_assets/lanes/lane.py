@@ -12,7 +12,7 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.joint_jobs import JointJobs
-from dataflow_assets.lanes.member import Beside, Member
+from dataflow_assets.lanes.member import Beside, LaneMember
 from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.lanes.single_jobs import SingleJobs
 from dataflow_assets.runs.request import Report, Request
@@ -44,7 +44,7 @@ class Lane:
         """
         self._spark, self._request = spark, request
         self._board, self._beside = threading.Condition(), Beside()
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, LaneMember] = {}
         self._left: dict[str, str] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._single = SingleJobs(spark, self._board, self._now)
@@ -118,7 +118,7 @@ class Lane:
         longest = max(map(self._longest_silence, members), default=0.0)
         return max(0.0, time.monotonic() - self._committed - longest)
 
-    def _longest_silence(self, member: Member) -> float:
+    def _longest_silence(self, member: LaneMember) -> float:
         polled = min(member.flow.source.traits.poll_seconds, POLL_SECONDS)
         return max(self._joint.interval(member), polled)
 
@@ -140,7 +140,7 @@ class Lane:
             f"{member.freshness:g} s{rarely}; a backlog is read {limit.records:,} records of {size}"
         )
 
-    def _now(self) -> Sequence[Member]:
+    def _now(self) -> Sequence[LaneMember]:
         return list(self._members.values())
 
     def _take(self) -> Event:
@@ -174,7 +174,7 @@ class Lane:
                 self._begin(flow)
 
     def _begin(self, flow: Flow) -> None:
-        member = Member(flow, self._request, self._spark, self._board, self._beside)
+        member = LaneMember(flow, self._request, self._spark, self._board, self._beside)
         self._members[flow.id] = member
         member.start(self._events.put)
 
@@ -193,7 +193,7 @@ class Lane:
             member.end(reason)
 
 
-def _is_needed(member: Member) -> bool:
+def _is_needed(member: LaneMember) -> bool:
     return member.busy or member.waiting is not None or member.flow.source.traits.keeps_running
 
 

@@ -16,10 +16,10 @@ from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Rec
 from dataflow_assets.lanes.pace import PART, TURN_SECONDS, Pace
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Outcome, Planned
+from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from dataflow_assets.micro_batch.tasks import CutOff, limit_jobs, within
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.host import Host, NotBegun, Pause
+from dataflow_assets.runs.host import NotBegun, Pause, RunHost
 from dataflow_assets.runs.request import Request
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Beside:
     """One is held by each member that prepares or stages with Spark jobs."""
 
 
-class Member(Host):
+class LaneMember(RunHost):
     """The flow's host in the lane: here the flow's thread and those of the lane meet.
 
     A member is either paused, or has a pass that waits, or is awake and does something of its own.
@@ -148,7 +148,7 @@ class Member(Host):
                 self.waiting.begun = True
             return self.waiting
 
-    def answer(self, answer: Outcome | BaseException) -> None:
+    def answer(self, answer: BatchOutcome | BaseException) -> None:
         with self._board:
             waiting, self.waiting = self.waiting, None
         if waiting is not None:
@@ -161,7 +161,7 @@ class Member(Host):
         if waiting is None or waiting.reading is None or not waiting.reading.over:
             return
         try:
-            answer: Outcome | Exception = waiting.reading.outcome()
+            answer: BatchOutcome | Exception = waiting.reading.outcome()
         except Exception as error:  # noqa: BLE001 - the flow's own
             self.alone = isinstance(error, Locked)
             answer = error
@@ -199,7 +199,7 @@ class Member(Host):
         records, size = min(declared.records, PART.records), min(declared.bytes, PART.bytes)
         return Limit(records, size, declared)
 
-    def run(self, planned: Planned) -> Outcome:
+    def run(self, planned: Planned) -> BatchOutcome:
         """Waits for a turn, and for the job."""
         if self.alone:
             self.joint = False
@@ -237,7 +237,7 @@ class Member(Host):
             self._ill = False
             self._put(Recovered(self.flow))
 
-    def _run_alone(self, planned: Planned) -> Outcome:
+    def _run_alone(self, planned: Planned) -> BatchOutcome:
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
         while not self._beside.passes.acquire(timeout=1.0):
             if self._reason:

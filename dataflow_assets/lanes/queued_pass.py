@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from dataflow_assets.contracts import PARTS
-from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
+from dataflow_assets.micro_batch.job import BatchOutcome, Planned, TaskReading
 
 
 class QueuedPass:
@@ -18,24 +18,24 @@ class QueuedPass:
     def __init__(self, planned: Planned, *, singly: bool) -> None:
         """`singly`: in a job of its own, although its tasks read themselves."""
         self.planned = planned
-        self.reading = Reading(planned.work) if planned.in_tasks else None
+        self.reading = TaskReading(planned.work) if planned.in_tasks else None
         """What its tasks have read so far; None where Spark's reader does."""
         self.joint = self.reading is not None and not singly and _is_small(planned)
         """Among others in a joint job; else in jobs of its own."""
         self.begun = False
         """A job reads it, or is about to: its flow cannot end any more before it has."""
         self._answered = threading.Event()
-        self._answer: Outcome | BaseException | None = None
+        self._answer: BatchOutcome | BaseException | None = None
 
-    def answer(self, answer: Outcome | BaseException) -> None:
+    def answer(self, answer: BatchOutcome | BaseException) -> None:
         """Ends the wait: what was read, or why nothing was. Called once, by any thread."""
         self._answer = answer
         self._answered.set()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> BatchOutcome:
         """Waits for the answer, for any time; raises the error if it is one."""
         self._answered.wait()
-        if isinstance(self._answer, Outcome):
+        if isinstance(self._answer, BatchOutcome):
             return self._answer
         assert self._answer is not None  # noqa: S101 - it was answered
         raise self._answer

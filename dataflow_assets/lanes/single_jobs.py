@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from dataflow_assets.contracts import PARTS
-from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.member import LaneMember
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Outcome
+from dataflow_assets.micro_batch.job import BatchOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,11 +43,11 @@ class SingleJobs(Turns):
         for member in self._waiting()[:1]:
             self._turn(member)
 
-    def _turn(self, member: Member) -> None:
+    def _turn(self, member: LaneMember) -> None:
         waiting = member.begin_turn()
         if waiting is None:
             return
-        full, before, outcomes = waiting.planned.work.span.full, self._last, list[Outcome]()
+        full, before, outcomes = waiting.planned.work.span.full, self._last, list[BatchOutcome]()
         self._last, began = float("inf") if full else before, time.monotonic()
         done = self._do([member], lambda spark: outcomes.extend(_read(spark, waiting)))
         ended = time.monotonic()
@@ -63,7 +63,7 @@ class SingleJobs(Turns):
         member.answer_when_over()
 
 
-def _read(spark: SparkSession, waiting: QueuedPass) -> list[Outcome]:
+def _read(spark: SparkSession, waiting: QueuedPass) -> list[BatchOutcome]:
     if waiting.reading is None:
         return [job.run(spark, waiting.planned)]
     job.read(spark, {waiting.reading: waiting.reading.take(PARTS)})

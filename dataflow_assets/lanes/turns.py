@@ -15,7 +15,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from dataflow_assets.errors import DataflowError, Locked, TransientError
-from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.member import LaneMember
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limit_jobs, within
 
@@ -42,7 +42,7 @@ class Turns(ABC):
         self,
         spark: Callable[[], SparkSession],
         board: threading.Condition,
-        members: Callable[[], Sequence[Member]],
+        members: Callable[[], Sequence[LaneMember]],
     ) -> None:
         """One kind of turns of a lane.
 
@@ -85,7 +85,7 @@ class Turns(ABC):
                 for member in self._waiting():
                     member.answer(unexpected_error(error))
 
-    def _waiting(self) -> list[Member]:
+    def _waiting(self) -> list[LaneMember]:
         mine = [
             member
             for member in self._members()
@@ -93,7 +93,7 @@ class Turns(ABC):
         ]
         return sorted(mine, key=_urgency, reverse=True)
 
-    def _do(self, members: Sequence[Member], work: Callable[[SparkSession], None]) -> bool:
+    def _do(self, members: Sequence[LaneMember], work: Callable[[SparkSession], None]) -> bool:
         """Has a job run in the time that it may take. False: it has failed, and they were told."""
         try:
             spark = self._spark()
@@ -117,7 +117,7 @@ def unexpected_error(error: Exception) -> TransientError:
     return found
 
 
-def _fail(members: Sequence[Member], error: Exception) -> None:
+def _fail(members: Sequence[LaneMember], error: Exception) -> None:
     """A job that died tells nothing of its passes: each is tried singly, and the culprit is known.
 
     Its next jobs run beside those of the lane.
@@ -137,12 +137,12 @@ def _fail(members: Sequence[Member], error: Exception) -> None:
     member.answer(error)
 
 
-def _too_long(member: Member, error: CutOff) -> TransientError:
+def _too_long(member: LaneMember, error: CutOff) -> TransientError:
     return TransientError(
         f"flow {member.flow.id}: a micro-batch was cut off in its lane because {error}, and the "
         f"other flows were waiting. Nothing is lost: the flow reads again, in jobs of its own"
     )
 
 
-def _urgency(member: Member) -> float:
+def _urgency(member: LaneMember) -> float:
     return (time.monotonic() - member.passed) / member.freshness

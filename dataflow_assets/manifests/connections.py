@@ -130,7 +130,7 @@ _UNUSED = {
 }
 
 
-class Names:
+class ConnectionNames:
     """All entries of a location; remembers which of them were of use."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:

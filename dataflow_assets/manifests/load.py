@@ -89,7 +89,7 @@ def _assemble(
     """The files together: flows get names and Secrets, and must not get in each other's way."""
     secrets = [secret for file in (*read, *near) for secret in file.secrets]
     shared = [one for file in (*read, *near) for one in file.connections]
-    names = connections.Names(entry for one in shared for entry in one.entries)
+    names = connections.ConnectionNames(entry for one in shared for entry in one.entries)
     readings = [
         reading for language in languages().values() for reading in _readings(language, read, near)
     ]

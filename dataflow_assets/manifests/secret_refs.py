@@ -14,7 +14,7 @@ from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.secrets import (
     FOLDER,
     Absent,
-    Key,
+    SecretKey,
     SecretRef,
     Secrets,
     VariableRef,
@@ -105,7 +105,7 @@ def _absence(value: str) -> str:
     return ""
 
 
-def _key(flow: Flow, ref: SecretRef) -> Key:
+def _key(flow: Flow, ref: SecretRef) -> SecretKey:
     return Secrets(flow.namespace).key(ref)
 
 

@@ -15,7 +15,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.micro_batch import new_columns, unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.originals import Messages, sink_rejection
+from dataflow_assets.micro_batch.originals import OriginalMessages, sink_rejection
 from dataflow_assets.records.record import NOT_UTF8, NotJson, Record, encode, text
 from dataflow_assets.records.wrapped import unwrap
 
@@ -114,7 +114,7 @@ class BranchRows:
             raise RejectedRecord("decode", "key of a null message: is not UTF-8")
         return key.encode() if self.tombstones == "delete" and key else None
 
-    def chunk(self, offsets: Any, sent: Messages) -> Chunk:
+    def chunk(self, offsets: Any, sent: OriginalMessages) -> Chunk:
         """The rows in the sink's schema; offsets are the messages'."""
         lacking = unknown_values.lacking(sent.batch)[np.array(self.at, np.int64)]
         lacking[[*self.unknown]] = True
@@ -156,7 +156,7 @@ class BranchRows:
         texts = pa.array([self.texts[row] for row in numbers.tolist()], pa.binary())
         return self.decoders(whole).decode(texts, pa.array(numbers, pa.int64()), keys)
 
-    def _place(self, one: Rejection, offsets: Any, sent: Messages) -> Rejection:
+    def _place(self, one: Rejection, offsets: Any, sent: OriginalMessages) -> Rejection:
         """The rejection of a row with the place of its message, and the message."""
         offset = int(offsets[self.at[one.offset]])
         found = sent[offset]

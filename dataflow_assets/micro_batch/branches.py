@@ -105,7 +105,7 @@ Read = Callable[[pa.RecordBatch], list[Chunk]]
 
 
 @dataclass(frozen=True)
-class Steps:
+class BranchSteps:
     """What a task needs to take messages through records."""
 
     transformations: tuple[Transformation, ...]
@@ -118,7 +118,7 @@ class Steps:
         return all(one.by_metadata for one in self.transformations)
 
     @classmethod
-    def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> Steps | None:
+    def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> BranchSteps | None:
         """None where no record is needed: columns are decoded straight from the messages."""
         reads = [shape.reads for shape in shapes if shape is not None]
         if not reads and not flow.transformations:

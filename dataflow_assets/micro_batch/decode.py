@@ -17,19 +17,19 @@ from dataflow_assets.micro_batch.formatted import (
     without_refused,
 )
 from dataflow_assets.micro_batch.forward import forward
-from dataflow_assets.micro_batch.message_metadata import Rows, with_time
-from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.micro_batch.message_metadata import MetadataRows, with_time
+from dataflow_assets.micro_batch.originals import OriginalMessages
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.wrapped import unwrapped_texts
 
-Decode = Callable[[pa.RecordBatch, Messages], Chunk]
+Decode = Callable[[pa.RecordBatch, OriginalMessages], Chunk]
 
 
 class Decoding:
     """Each branch's chunk of a batch of messages, no record between."""
 
     def __init__(
-        self, branches: Sequence[PassBranch], rows: Rows, form: MessageFormat | None
+        self, branches: Sequence[PassBranch], rows: MetadataRows, form: MessageFormat | None
     ) -> None:
         tombstones = rows.source.traits.null_messages
         self._rows, self._places = rows, Places(rows.piece)
@@ -40,7 +40,7 @@ class Decoding:
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
         given, refused = without_refused(batch)
-        sent = Messages(offsets, given, places=self._places)
+        sent = OriginalMessages(offsets, given, places=self._places)
         chunks = ((decode(given, sent), column) for decode, column in self._decodes)
         found = [
             with_time(chunk, batch, offsets, column) if column else chunk
@@ -48,7 +48,7 @@ class Decoding:
         ]
         if not refused:
             return found
-        whole = Messages(offsets, batch, places=self._places)
+        whole = OriginalMessages(offsets, batch, places=self._places)
         return [refusing(chunk, refused, whole) for chunk in found]
 
 
@@ -64,7 +64,7 @@ def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> 
 
 
 def _decode_batch(
-    decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, sent: Messages
+    decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, sent: OriginalMessages
 ) -> Chunk:
     bodies = batch.column("body")
     texts = unwrapped_texts(bodies) if unwraps else bodies

@@ -28,7 +28,7 @@ from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.forward import forward, keys_of, with_read_keys
-from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.micro_batch.originals import OriginalMessages
 from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
 
 
@@ -62,7 +62,7 @@ def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int,
     return batch.set_column(at, "body", bodies), told
 
 
-def refusing(chunk: Chunk, refused: Mapping[int, str], sent: Messages) -> Chunk:
+def refusing(chunk: Chunk, refused: Mapping[int, str], sent: OriginalMessages) -> Chunk:
     """The chunk in which these rows of the batch are rejected, whatever it has made of their null.
 
     `sent`: the messages as the source has delivered them.
@@ -95,7 +95,7 @@ def _with_bodies(
 
 
 def forwarded_as_json(
-    batch: pa.RecordBatch, sent: Messages, tombstones: str, form: MessageFormat, sink: Sink
+    batch: pa.RecordBatch, sent: OriginalMessages, tombstones: str, form: MessageFormat, sink: Sink
 ) -> Chunk:
     """The messages of a batch with JSON bodies, for sinks that take messages.
 
@@ -124,7 +124,7 @@ class Formatted:
         self._unwraps, self._branch = branch.unwraps, branch
         self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == Kind.JSON)
 
-    def __call__(self, batch: pa.RecordBatch, sent: Messages) -> Chunk:
+    def __call__(self, batch: pa.RecordBatch, sent: OriginalMessages) -> Chunk:
         bodies = batch.column("body")
         found = self._form.columns(bodies, self._as_json)
         parts = [self._decode(group, bodies, sent) for group in found.groups]
@@ -140,7 +140,7 @@ class Formatted:
         seen = offsets[-1].as_py() + 1
         return Chunk(merge([one.rows for one in parts]), ordered, seen, size, sent)
 
-    def _decode(self, group: Group, bodies: pa.Array, sent: Messages) -> Decoded:
+    def _decode(self, group: Group, bodies: pa.Array, sent: OriginalMessages) -> Decoded:
         offsets = sent.offsets.take(pa.array(group.at))
         if isinstance(group.rows, pa.RecordBatch):
             if not (self._unwraps and is_wrapped(group.rows.schema)):
@@ -160,7 +160,7 @@ class Formatted:
             return Decoded(none, list(_rejections(refused, offsets)))
         return Decoded(found.rows, list(_rejections(found.refused, offsets)))
 
-    def _nulls(self, batch: pa.RecordBatch, sent: Messages) -> Decoded:
+    def _nulls(self, batch: pa.RecordBatch, sent: OriginalMessages) -> Decoded:
         offsets = sent.offsets.filter(sent.batch.column("body").is_null())
         skips = self._decoder.tombstones.mode == "skip"
         if "key" not in batch.schema.names or skips:
@@ -191,7 +191,7 @@ def _rejections(reasons: Mapping[int, str], offsets: pa.Array) -> Iterator[Rejec
         yield Rejection(offsets[row].as_py(), "encode", reason, None)
 
 
-def _decode_rejection(offset: int, reason: str, sent: Messages) -> Rejection:
+def _decode_rejection(offset: int, reason: str, sent: OriginalMessages) -> Rejection:
     return Rejection(offset, "decode", reason, None).of(sent[offset])
 
 

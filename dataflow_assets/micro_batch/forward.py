@@ -26,14 +26,14 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.originals import Messages, sink_rejection
+from dataflow_assets.micro_batch.originals import OriginalMessages, sink_rejection
 from dataflow_assets.records.record import NotJson, Record, text
 
 _HEADERS = MESSAGES.field("headers").type
 Keys = Callable[[pa.Array], Texts]
 
 
-def forward(batch: pa.RecordBatch, sent: Messages, tombstones: str) -> Chunk:
+def forward(batch: pa.RecordBatch, sent: OriginalMessages, tombstones: str) -> Chunk:
     """The messages of a batch as they are; `tombstones` skip: without those of a null body."""
     offsets = sent.offsets
     size = pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0
@@ -129,7 +129,7 @@ class Forwarded:
         self.values.append(value)
         self.operations.append(DELETE if deleted else INSERT)
 
-    def chunk(self, offsets: Any, sent: Messages) -> Chunk:
+    def chunk(self, offsets: Any, sent: OriginalMessages) -> Chunk:
         """The rows in the schema MESSAGES plus system columns."""
         at = np.array(self.at, np.int64)
         places = pa.array(offsets[at], pa.int64())

@@ -37,12 +37,12 @@ from dataflow_assets.contracts.reading import ConfirmsTopics
 from dataflow_assets.errors import DataflowError, PermanentError, blame
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
-from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
 from dataflow_assets.micro_batch.defects import blaming_record, place, report_defects
 from dataflow_assets.micro_batch.large_records import with_large_values
 from dataflow_assets.micro_batch.message_metadata import (
     TIMESTAMP,
-    Rows,
+    MetadataRows,
     as_messages,
     metadata_to_read,
     with_ordinals,
@@ -50,9 +50,9 @@ from dataflow_assets.micro_batch.message_metadata import (
 from dataflow_assets.micro_batch.parts import are_in_order, message_form, read_in_order
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.rejected_share import RejectedShare
-from dataflow_assets.micro_batch.results import Result, Told, encode
+from dataflow_assets.micro_batch.results import Result, TaskReport, encode
 from dataflow_assets.micro_batch.routed_rows import RoutedRows, are_routed
-from dataflow_assets.micro_batch.task_failures import Failure
+from dataflow_assets.micro_batch.task_failures import TaskFailure
 from dataflow_assets.micro_batch.tasks import spare_worker
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import type_chunks
@@ -77,7 +77,7 @@ class Pass:
     span: Span
     branches: tuple[PassBranch, ...]
     max_rejected_percent: float
-    steps: Steps | None = None
+    steps: BranchSteps | None = None
     most_bytes: int | None = None
     """What a slice of offsets is planned for; one that turns out much larger is not read on."""
     format: MessageFormat | None = None
@@ -113,34 +113,34 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         spare_worker()
-        told = Told()
+        told = TaskReport()
         yield encode(self._results(self._from_spark(batches, told), told))
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
         """The same for parts that the task reads itself, one after the other."""
         with closing(self._parts(indexes)) as parts:
-            return self._results(parts, Told())
+            return self._results(parts, TaskReport())
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
         """The same for a slice of messages that the task has read by `messages_together`."""
-        told = Told()
+        told = TaskReport()
         piece = self.span.slices[index]
         chunks = self._until_cut(
             piece, self._messages(index, self._bound(index, batches, told)), told
         )
         return self._results(iter([(piece, chunks)]), told)
 
-    def _results(self, slices: Iterator[Chunks], told: Told) -> list[Result]:
+    def _results(self, slices: Iterator[Chunks], told: TaskReport) -> list[Result]:
         failpoints.arm(self.branches[0].ticket.failpoint)
         target = self.branches[0].ticket.target
         try:
             with report_defects(target.flow, target.source):
                 results = [Result(receipt) for receipt in self._receipts(slices, told)]
         except DataflowError as error:
-            return [Result(failure=Failure.of(error))]
+            return [Result(failure=TaskFailure.of(error))]
         return [*results, *told.results()]
 
-    def _receipts(self, slices: Iterator[Chunks], told: Told) -> Iterator[Receipt]:
+    def _receipts(self, slices: Iterator[Chunks], told: TaskReport) -> Iterator[Receipt]:
         for piece, chunks in slices:
             names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
@@ -181,7 +181,7 @@ class Pass:
                 receipt = writer.close(complete)
             yield receipt
 
-    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[Chunks]:
+    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: TaskReport) -> Iterator[Chunks]:
         filled = with_large_values(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
@@ -201,7 +201,7 @@ class Pass:
             if isinstance(each, Generator):
                 each.close()
 
-    def _until_cut(self, piece: Slice, chunks: Shares, told: Told) -> Shares:
+    def _until_cut(self, piece: Slice, chunks: Shares, told: TaskReport) -> Shares:
         """Only of a slice that was read to its end is it known whose records they were."""
         yield from chunks
         if piece.partition in told.cuts:
@@ -217,7 +217,7 @@ class Pass:
             self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _bound(
-        self, index: int, batches: Iterable[pa.RecordBatch], told: Told
+        self, index: int, batches: Iterable[pa.RecordBatch], told: TaskReport
     ) -> Iterator[pa.RecordBatch]:
         piece = self.span.slices[index]
         if self.most_bytes is None or self.span.whole or not isinstance(piece, OffsetSlice):
@@ -235,7 +235,7 @@ class Pass:
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Shares:
         slices = self.span.slices
-        rows = Rows(self.source, slices[index], len(slices), self._reads)
+        rows = MetadataRows(self.source, slices[index], len(slices), self._reads)
         make = partial(reader, self.steps, self.branches, rows, self.format)
         read = make()
         share = self._share(slices[index])
@@ -274,7 +274,7 @@ class Pass:
             piece, batches, lambda seen, b: type_chunks(b, self.branches, seen, places)
         )
 
-    def _route(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: Steps) -> Shares:
+    def _route(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: BranchSteps) -> Shares:
         routed = RoutedRows(steps, self.source, piece, self.branches, Places(piece))
         return self._rows(piece, batches, lambda seen, b: routed(b, seen))
 

@@ -58,14 +58,14 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchOutcome:
     """What was read of the span, and the receipts by branch."""
 
     span: Span
     receipts: Mapping[str, Sequence[Receipt]]
 
 
-def run(spark: SparkSession, planned: Planned) -> Outcome:
+def run(spark: SparkSession, planned: Planned) -> BatchOutcome:
     """Runs one pass as a job of its own.
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
@@ -85,7 +85,7 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
     return _read_alone(spark, work, _one_each)
 
 
-def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:
+def run_in_one_task(spark: SparkSession, planned: Planned) -> BatchOutcome:
     """The same where others need the rest of Spark: of many messages one slice is read, by chance.
 
     Be they of a frame, or read in tasks: all slices of a large span may take too long for one task.
@@ -97,9 +97,9 @@ def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:
     return run(spark, replace(planned, work=replace(work, span=_one_slice(work.span))))
 
 
-def _read_alone(spark: SparkSession, work: Pass, deal: Deal) -> Outcome:
+def _read_alone(spark: SparkSession, work: Pass, deal: Deal) -> BatchOutcome:
     """All of one pass that tasks read themselves, in a job of its own."""
-    reading = Reading(work)
+    reading = TaskReading(work)
     read(spark, {reading: reading.take()}, deal)
     return reading.outcome()
 
@@ -113,7 +113,7 @@ def _one_slice(span: Span) -> Span:
     return span.cut({one.partition: one.after for one in filled if one is not chosen})
 
 
-class Reading:
+class TaskReading:
     """A pass that tasks read themselves, in one job or, if it is large, in several."""
 
     def __init__(self, work: Pass) -> None:
@@ -141,13 +141,13 @@ class Reading:
         """Everything was read, or something has failed."""
         return not self._left or any(result.failure for result in self._results)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> BatchOutcome:
         """Of all that was read. Raises a task's own error again, the gravest first."""
         return _outcome(self.work, self._results)
 
 
 def read(
-    spark: SparkSession, asked: Mapping[Reading, Sequence[Indexes]], deal: Deal | None = None
+    spark: SparkSession, asked: Mapping[TaskReading, Sequence[Indexes]], deal: Deal | None = None
 ) -> None:
     """Reads slices of several passes in one job; what came of them is added to each.
 
@@ -211,7 +211,7 @@ def _decode(outputs: Sequence[bytes]) -> list[Result]:
     return [decode_msgpack(output, Result) for output in outputs]
 
 
-def _outcome(work: Pass, results: Sequence[Result]) -> Outcome:
+def _outcome(work: Pass, results: Sequence[Result]) -> BatchOutcome:
     raise_gravest([result.failure for result in results if result.failure])
     receipts: dict[str, list[Receipt]] = {one.ticket.target.branch: [] for one in work.branches}
     for result in results:
@@ -220,7 +220,7 @@ def _outcome(work: Pass, results: Sequence[Result]) -> Outcome:
         if result.note:
             _tell(result.note)
     cuts = dict(result.cut for result in results if result.cut)
-    return Outcome(work.span.cut(cuts), receipts)
+    return BatchOutcome(work.span.cut(cuts), receipts)
 
 
 @lru_cache(maxsize=1_000)

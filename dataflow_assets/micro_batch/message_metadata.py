@@ -34,7 +34,7 @@ serializes a schema."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class MetadataRows:
     """Reads the batches of one slice. Metadata that costs and that nobody reads is left out."""
 
     source: Source

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import HEADER_LIST, Rejection, Sent
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch import row_changes
-from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.message_metadata import MetadataRows
 from dataflow_assets.micro_batch.places import Places
 
 
 @dataclass(frozen=True)
-class Messages(Mapping[int, Sent]):
+class OriginalMessages(Mapping[int, Sent]):
     """Finds the message of an offset, for the few rows that are refused."""
 
     offsets: pa.Array
     batch: pa.RecordBatch
-    rows: Rows | None = None
+    rows: MetadataRows | None = None
     """What reads the metadata, where messages have become records."""
     several: Mapping[int, int] = field(default_factory=dict)
     """How many records a message has become, where that is not one."""
@@ -66,7 +66,7 @@ def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
     return found.of(sent)
 
 
-def sink_rejection(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
+def sink_rejection(offset: int, n: int, error: RejectedRecord, sent: OriginalMessages) -> Rejection:
     """A record that its branch could not take."""
     return replace(rejection(offset, error, sent[offset]), n=n)
 

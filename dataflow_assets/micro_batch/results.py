@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import (
     Receipt,
 )
-from dataflow_assets.micro_batch.task_failures import Failure
+from dataflow_assets.micro_batch.task_failures import TaskFailure
 from dataflow_assets.micro_batch.tasks import RESULT
 
 
@@ -20,7 +20,7 @@ class Result:
     """What a task sends back: one of the four."""
 
     receipt: Receipt | None = None
-    failure: Failure | None = None
+    failure: TaskFailure | None = None
     note: str | None = None
     cut: tuple[str, int] | None = None
     """Partition, and the offset before which the task has stopped: its slice was too large."""
@@ -29,7 +29,7 @@ class Result:
 
 
 @dataclass
-class Told:
+class TaskReport:
     """What a task has to say beside its receipts."""
 
     notes: set[str] = field(default_factory=set)

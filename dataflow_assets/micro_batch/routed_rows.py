@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import EVERYTHING, Chunk, Note, Slice, Source
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats.rows import values
-from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
 from dataflow_assets.micro_batch.originals import with_offset
 from dataflow_assets.micro_batch.parts import message_form
 from dataflow_assets.micro_batch.places import Places
@@ -33,7 +33,7 @@ _KNOWN = 10_000  # values of metadata whose route is remembered
 
 
 def are_routed(
-    steps: Steps | None, source: Source, piece: Slice, branches: Sequence[PassBranch]
+    steps: BranchSteps | None, source: Source, piece: Slice, branches: Sequence[PassBranch]
 ) -> bool:
     """Whether the steps do nothing but choose branches, by metadata that the source knows."""
     if steps is None or not steps.by_metadata:
@@ -49,7 +49,7 @@ class RoutedRows:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: BranchSteps,
         source: Source,
         piece: Slice,
         branches: Sequence[PassBranch],

@@ -27,11 +27,11 @@ from dataflow_assets.contracts.reading import Asked, ReadsMessages
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, objects, table_columns
-from dataflow_assets.micro_batch.branches import Steps
+from dataflow_assets.micro_batch.branches import BranchSteps
 from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
 from dataflow_assets.micro_batch.large_records import with_large_values
 from dataflow_assets.micro_batch.message_metadata import (
-    Rows,
+    MetadataRows,
     as_messages,
     metadata_to_read,
     with_ordinals,
@@ -42,7 +42,7 @@ from dataflow_assets.micro_batch.parts import (
     part_reader,
     read_in_order,
 )
-from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.task_failures import TaskFailure, raise_gravest
 from dataflow_assets.micro_batch.tasks import (
     RESULT,
     collect,
@@ -63,7 +63,7 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
-class Sample:
+class FieldSample:
     """How many records reach a branch, rejected ones included, and their widest schema."""
 
     records: int
@@ -76,7 +76,7 @@ class _Told:
 
     records: int = 0
     schema: bytes = b""
-    failure: Failure | None = None
+    failure: TaskFailure | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Sampler:
 
     source: Source
     span: Span
-    steps: Steps | None
+    steps: BranchSteps | None
     sink: Sink
     routes: tuple[str | None, ...]
     identity: str | None = None
@@ -109,17 +109,17 @@ class Sampler:
             found = self._of_parts(batches) if typed else self.sample(self._messages(batches))
         except DataflowError as error:
             # A failed task would lose the class, and be repeated.
-            return _Told(failure=Failure.of(error))
+            return _Told(failure=TaskFailure.of(error))
         return _Told(found.records, found.schema.serialize().to_pybytes())
 
-    def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
+    def sample(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         if self.format is not None:
             return self._of_groups(batches, self.format)
         bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
         found = [(len(one), infer(one)) for one in bodies]
-        return Sample(sum(number for number, _ in found), merge(schema for _, schema in found))
+        return FieldSample(sum(number for number, _ in found), merge(schema for _, schema in found))
 
-    def _of_groups(self, batches: Iterable[pa.RecordBatch], form: MessageFormat) -> Sample:
+    def _of_groups(self, batches: Iterable[pa.RecordBatch], form: MessageFormat) -> FieldSample:
         """The types of the messages' own schemas, for what steps have left alone."""
         records, schemas = 0, []
         for batch in batches:
@@ -133,7 +133,7 @@ class Sampler:
             schemas.append(
                 reduce(lambda s, g: _with_group_types(s, bodies, g), groups, infer(bodies))
             )
-        return Sample(records, unite(schemas))
+        return FieldSample(records, unite(schemas))
 
     def _of_group(self, group: Group) -> pa.Schema:
         if isinstance(group.rows, pa.RecordBatch):
@@ -174,18 +174,18 @@ class Sampler:
             for _, batches in self.source.messages_together(asked):
                 yield from batches
 
-    def glance(self) -> Sample | None:
+    def glance(self) -> FieldSample | None:
         """Returns what the first typed rows tell; None where none of them reaches the branch."""
         if self.steps is None:
             first = next(part_reader(self.source).batches(self.span.slices[0], frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
-            return Sample(1, pa.schema(columns, {Note.TYPED: b"1"}))
+            return FieldSample(1, pa.schema(columns, {Note.TYPED: b"1"}))
         with _closing(
             part_reader(self.source).batches(self.span.slices[0], self.metadata_to_read)
         ) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
-    def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
+    def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         pieces = [self.span.slices[index] for index in indexes]
         with _closing(read_in_order(self.source, pieces, self.metadata_to_read)) as each:
@@ -194,14 +194,14 @@ class Sampler:
                     found = (one for one in self._of_rows(index, rows) if one.records)
                     if (first := next(found, None)) is not None:
                         return first
-        return Sample(0, pa.schema([]))
+        return FieldSample(0, pa.schema([]))
 
-    def _of_rows(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[Sample]:
+    def _of_rows(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[FieldSample]:
         assert self.steps is not None  # noqa: S101 - without steps rows have their types
         for batch in map(partial(message_form, self.source), rows):
             for messages in as_messages([batch], index, len(self.span.slices)):
                 bodies = list(self._bodies(messages))
-                yield Sample(len(bodies), _with_types(infer(bodies), bodies, batch))
+                yield FieldSample(len(bodies), _with_types(infer(bodies), bodies, batch))
 
     def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
         if self.steps is None:
@@ -210,7 +210,7 @@ class Sampler:
             return texts.to_pylist()  # type: ignore[no-any-return]
         slices = self.span.slices
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
-        rows = Rows(self.source, piece, len(slices), self.steps.reads)
+        rows = MetadataRows(self.source, piece, len(slices), self.steps.reads)
         return sample_bodies(self.steps, rows, batch, self.sink, self.routes)
 
 
@@ -278,7 +278,7 @@ def _object(body: bytes) -> dict[str, msgspec.Raw]:
         return {}
 
 
-def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampler) -> Sample:
+def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampler) -> FieldSample:
     """What the branch gets of the span. A small one without steps needs no Spark: it is read here.
 
     Steps run in tasks only: a regular expression that never ends would hold up the whole driver.
@@ -301,9 +301,11 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         read = frame(spark(), source, work.span, work.source, work.metadata_to_read)
     told = [decode_msgpack(output, _Told) for output in collect(read, work)]
     raise_gravest([one.failure for one in told if one.failure])
-    samples = [Sample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told]
+    samples = [
+        FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told
+    ]
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
-        return next((one for one in samples if one.records), Sample(0, pa.schema([])))
+        return next((one for one in samples if one.records), FieldSample(0, pa.schema([])))
     joined = merge if work.format is None else unite
-    return Sample(total, joined(one.schema for one in samples if one.records))
+    return FieldSample(total, joined(one.schema for one in samples if one.records))

@@ -17,7 +17,7 @@ _GRAVEST: tuple[type[DataflowError], ...] = (TakenOver, PermanentError, Transien
 
 
 @dataclass(frozen=True)
-class Failure:
+class TaskFailure:
     """The error without its traceback. Constructors differ, so none is called again."""
 
     kinds: tuple[str, ...]
@@ -26,7 +26,7 @@ class Failure:
     attributes: bytes
 
     @classmethod
-    def of(cls, error: DataflowError) -> Failure:
+    def of(cls, error: DataflowError) -> TaskFailure:
         ours = [kind for kind in type(error).__mro__ if issubclass(kind, DataflowError)]
         return cls(tuple(map(_name, ours)), str(error), pickle.dumps(vars(error)))
 
@@ -39,7 +39,7 @@ class Failure:
         return error
 
 
-def raise_gravest(failures: Sequence[Failure]) -> None:
+def raise_gravest(failures: Sequence[TaskFailure]) -> None:
     """Raises one of these errors, if there are any: the one that rules out what others allow."""
     for error in sorted((failure.error() for failure in failures), key=_rank):
         raise error

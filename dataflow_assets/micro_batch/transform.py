@@ -28,12 +28,12 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branch_rows import BranchRows
-from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch, Read
 from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.formatted import in_json, without_refused
 from dataflow_assets.micro_batch.forward import Forwarded, keys_of
-from dataflow_assets.micro_batch.message_metadata import Rows, deletions
-from dataflow_assets.micro_batch.originals import Messages, rejection, with_offset
+from dataflow_assets.micro_batch.message_metadata import MetadataRows, deletions
+from dataflow_assets.micro_batch.originals import OriginalMessages, rejection, with_offset
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.replayed_rows import Again
 from dataflow_assets.records.chain import Chain
@@ -42,7 +42,10 @@ from dataflow_assets.records.wrapped import unwrap
 
 
 def reader(
-    steps: Steps | None, branches: Sequence[PassBranch], rows: Rows, form: MessageFormat | None
+    steps: BranchSteps | None,
+    branches: Sequence[PassBranch],
+    rows: MetadataRows,
+    form: MessageFormat | None,
 ) -> Read:
     """Returns how the messages of one slice become rows; made once per slice, inside the task.
 
@@ -58,9 +61,9 @@ class Transforming:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: BranchSteps,
         branches: Sequence[PassBranch],
-        rows: Rows,
+        rows: MetadataRows,
         form: MessageFormat | None,
     ) -> None:
         tombstones = rows.source.traits.null_messages
@@ -116,7 +119,7 @@ class Transforming:
         if None in ways:
             ways[None].rejected += rejected
         numbers = pa.array(offsets, pa.int64())
-        sent = Messages(numbers, batch, self._rows, several, as_json, places=self._places)
+        sent = OriginalMessages(numbers, batch, self._rows, several, as_json, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
 
 
@@ -138,7 +141,11 @@ def _branch(
 
 
 def sample_bodies(
-    steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, routes: tuple[str | None, ...]
+    steps: BranchSteps,
+    rows: MetadataRows,
+    batch: pa.RecordBatch,
+    sink: Sink,
+    routes: tuple[str | None, ...],
 ) -> Iterator[Any]:
     """The bodies that one branch gets, as JSON or as objects; None for what it must reject."""
     chain = Chain(steps.transformations, steps.context)

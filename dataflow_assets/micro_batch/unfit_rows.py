@@ -19,7 +19,7 @@ from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.formatted import merge
 from dataflow_assets.micro_batch.message_metadata import as_message, deletions
-from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.micro_batch.originals import OriginalMessages
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.record import Record, parse
 
@@ -62,7 +62,7 @@ def join(
         else:
             found.take(at, 0, record)
     ordinals = rows.column(OFFSET)
-    read = found.chunk(ordinals.to_numpy(), Messages(ordinals, messages, places=places))
+    read = found.chunk(ordinals.to_numpy(), OriginalMessages(ordinals, messages, places=places))
     reasons = _reasons(rows)
     refused = [
         replace(one, stage="encode", reason=f"{reasons[one.offset]}; {one.reason}").of(

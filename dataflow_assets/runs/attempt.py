@@ -13,19 +13,19 @@ from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWit
 from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
 from dataflow_assets.errors import DataflowError, NewColumns, blame
 from dataflow_assets.flow import Flow
-from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
 from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.job import Outcome, Planned
+from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from dataflow_assets.runs import new_columns
 from dataflow_assets.runs.begin import begin
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
-from dataflow_assets.runs.host import Host, NotBegun, Pause
+from dataflow_assets.runs.host import NotBegun, Pause, RunHost
 from dataflow_assets.runs.open_branches import open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
-from dataflow_assets.runs.retries import Progress, SuspendedBranch
+from dataflow_assets.runs.retries import RunProgress, SuspendedBranch
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class Reopen(Exception):
     """A branch that was suspended may come back: everything is opened again."""
 
 
-class Attempt:
+class RunAttempt:
     """One try at a run: its sessions, opened with a new epoch, and the loop over them.
 
     The flow has its secrets in place.
     """
 
     def __init__(
-        self, flow: Flow, host: Host, request: Request, progress: Progress, stack: ExitStack
+        self, flow: Flow, host: RunHost, request: Request, progress: RunProgress, stack: ExitStack
     ) -> None:
         self._flow = flow
         self._request = request
@@ -222,7 +222,7 @@ class Attempt:
         ready = [one for one in turn.branches if self._has_table(one, span)]
         span, ready = begin(span, ready, self._source, self._limit)
         failpoints.reach("drain.begun")
-        done = self._read(span, ready) if ready else Outcome(span, {})
+        done = self._read(span, ready) if ready else BatchOutcome(span, {})
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for opened in ready:
@@ -232,7 +232,7 @@ class Attempt:
         self._acknowledge_when_due()
         self._reporting.judge()
 
-    def _read(self, span: Span, ready: Sequence[OpenBranch]) -> Outcome:
+    def _read(self, span: Span, ready: Sequence[OpenBranch]) -> BatchOutcome:
         """The pass. Where a target lacks columns and gets them, all is read again by a new epoch.
 
         The span is recorded, and parts of the branch that are stored are not read again: the others
@@ -292,7 +292,7 @@ class Attempt:
             for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
-        steps = Steps.of(
+        steps = BranchSteps.of(
             self._flow, span.at or local_now(), [branch.shape() for branch in branches]
         )
         most = self._limit.bytes

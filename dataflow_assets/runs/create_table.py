@@ -19,8 +19,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import blame
 from dataflow_assets.flow import Flow
-from dataflow_assets.micro_batch.branches import Steps
-from dataflow_assets.micro_batch.sample import Sample, Sampler, sample
+from dataflow_assets.micro_batch.branches import BranchSteps
+from dataflow_assets.micro_batch.sample import FieldSample, Sampler, sample
 from dataflow_assets.runs.branch_turns import OpenBranch
 
 if TYPE_CHECKING:
@@ -67,9 +67,11 @@ class Creating:
             opened.session.restart(upto, self._source.identity)
         return False
 
-    def _sample(self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]) -> Sample:
+    def _sample(
+        self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]
+    ) -> FieldSample:
         branch = opened.branch
-        steps = Steps.of(self._flow, local_now(), [shape_of(branch.sink, None)])
+        steps = BranchSteps.of(self._flow, local_now(), [shape_of(branch.sink, None)])
         source = self._flow.source
         work = Sampler(source, span, steps, branch.sink, branch.routes, format=self._format)
         return sample(spark, self._source, work)

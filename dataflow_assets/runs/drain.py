@@ -24,11 +24,11 @@ from dataflow_assets.errors import (
     outcome,
 )
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.attempt import Attempt, Reopen
-from dataflow_assets.runs.host import Alone, Host
+from dataflow_assets.runs.attempt import Reopen, RunAttempt
+from dataflow_assets.runs.host import Alone, RunHost
 from dataflow_assets.runs.open_branches import check_still_ours
 from dataflow_assets.runs.request import Report, Request
-from dataflow_assets.runs.retries import Progress
+from dataflow_assets.runs.retries import RunProgress
 from dataflow_assets.secrets import forget
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def drain(
-    flow: Flow, host: Host | Callable[[], SparkSession], request: Request
+    flow: Flow, host: RunHost | Callable[[], SparkSession], request: Request
 ) -> Iterator[Report]:
     """Runs the flow; yields a Report per commit and branch, and one last per branch.
 
@@ -48,14 +48,14 @@ def drain(
     failed while others went on ends the run with its error only after them.
     """
     failpoints.arm(failpoints.from_environment())
-    progress, host = Progress(request), host if isinstance(host, Host) else Alone(host)
+    progress, host = RunProgress(request), host if isinstance(host, RunHost) else Alone(host)
     log.info("flow %s: %s begins", flow.id, request.run)
     while True:
         opened = None
         try:
             opened = flow.resolve()
             with ExitStack() as stack:
-                for report in Attempt(opened, host, request, progress, stack).reports():
+                for report in RunAttempt(opened, host, request, progress, stack).reports():
                     progress.note_commit(report)
                     yield report
         except Reopen:
@@ -87,7 +87,7 @@ def _was_replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
 
 
 def _meet(
-    flow: Flow, host: Host, request: Request, progress: Progress, error: DataflowError
+    flow: Flow, host: RunHost, request: Request, progress: RunProgress, error: DataflowError
 ) -> None:
     """Returns when another attempt may succeed; else raises."""
     if isinstance(error, Lost):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets.contracts import Limit, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Outcome, Planned
+from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ class NotBegun(Exception):
     """
 
 
-class Host(ABC):
+class RunHost(ABC):
     """What a run asks of the process in which it is driven. Called by the run's own thread."""
 
     cadence: float
@@ -67,7 +67,7 @@ class Host(ABC):
         """Returns what one slice may hold now; `declared` is the most that the flow allows."""
 
     @abstractmethod
-    def run(self, planned: Planned) -> Outcome:
+    def run(self, planned: Planned) -> BatchOutcome:
         """Has a pass run and waits for it.
 
         Raises the gravest error of its tasks; TransientError when Spark itself failed; NotBegun
@@ -95,7 +95,7 @@ class Host(ABC):
         """Every branch is open and has read all there is: what the run had met is over."""
 
 
-class Alone(Host):
+class Alone(RunHost):
     """The process is the run's own."""
 
     cadence = 1.0
@@ -112,7 +112,7 @@ class Alone(Host):
     def limit(self, declared: Limit) -> Limit:
         return declared
 
-    def run(self, planned: Planned) -> Outcome:
+    def run(self, planned: Planned) -> BatchOutcome:
         return job.run(self._session(), planned)
 
     def failing(self, error: DataflowError, *, lasting: bool) -> None: ...

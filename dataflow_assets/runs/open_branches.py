@@ -13,13 +13,13 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.create_table import make_ahead
 from dataflow_assets.runs.request import Request
-from dataflow_assets.runs.retries import Progress
+from dataflow_assets.runs.retries import RunProgress
 from dataflow_assets.runs.start_positions import check_again, check_opened, settle
 from dataflow_assets.sdk.checkpoint import taken_over
 
 
 def open_branches(
-    flow: Flow, source: SourceSession, progress: Progress, request: Request, stack: ExitStack
+    flow: Flow, source: SourceSession, progress: RunProgress, request: Request, stack: ExitStack
 ) -> list[OpenBranch]:
     """Opens every branch that is not suspended, and stores where each begins.
 
@@ -79,7 +79,7 @@ def _check(flow: Flow, branch: Branch, session: SinkSession) -> None:
 
 def _end(
     session: NotesEnd,
-    progress: Progress,
+    progress: RunProgress,
     _: object,
     error: BaseException | None,
     __: object,
@@ -88,7 +88,7 @@ def _end(
     session.note_end(error or next(iter(progress.stopped.values()), None))
 
 
-def check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:
+def check_still_ours(flow: Flow, branch: Branch, progress: RunProgress, request: Request) -> None:
     """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on.
 
     Called on the driver before an attempt that follows another one, and where files are gone.

@@ -32,7 +32,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned
 from dataflow_assets.records.step import Context
@@ -256,9 +256,11 @@ class _Putting:
         self._sink.finish(span, receipts, session)
 
 
-def _steps(flow: Flow, now: datetime, branch: PassBranch, source: EntrySource) -> Steps | None:
+def _steps(
+    flow: Flow, now: datetime, branch: PassBranch, source: EntrySource
+) -> BranchSteps | None:
     """The flow's. One of several records, and a change of a row, are matters of steps anyway."""
     several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in source.entries)
     records = several or any(map(source.change, source.entries))
-    none = Steps((), Context(now), flow.reads()) if records else None
-    return Steps.of(flow, now, [branch.shape()]) or none
+    none = BranchSteps((), Context(now), flow.reads()) if records else None
+    return BranchSteps.of(flow, now, [branch.shape()]) or none

@@ -11,7 +11,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.rejected_share import too_many
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.request import Report
-from dataflow_assets.runs.retries import Progress
+from dataflow_assets.runs.retries import RunProgress
 
 
 class Reporting:
@@ -21,7 +21,7 @@ class Reporting:
     """
 
     def __init__(
-        self, flow: Flow, source: SourceSession, progress: Progress, lag_seconds: float
+        self, flow: Flow, source: SourceSession, progress: RunProgress, lag_seconds: float
     ) -> None:
         self._flow, self._source, self._progress = flow, source, progress
         self._lag_seconds = lag_seconds

@@ -36,7 +36,7 @@ class SuspendedBranch:
         return isinstance(self.error, PermanentError)
 
 
-class Progress:
+class RunProgress:
     """One run, over all its attempts."""
 
     def __init__(self, request: Request) -> None:

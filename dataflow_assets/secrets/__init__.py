@@ -15,15 +15,15 @@ from dataflow_assets.secrets.cluster import forget, inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, resolve, resolved_values
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted_file, replaced_meanwhile
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace
-from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef, is_secret
+from dataflow_assets.secrets.refs import Absent, Fills, SecretKey, SecretRef, VariableRef, is_secret
 from dataflow_assets.secrets.tokens import one_word
 
 __all__ = [
     "FOLDER",
     "Absent",
     "Fills",
-    "Key",
     "Lookup",
+    "SecretKey",
     "SecretRef",
     "Secrets",
     "VariableRef",

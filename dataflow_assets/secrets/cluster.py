@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.secrets.refs import Absent, Key
+from dataflow_assets.secrets.refs import Absent, SecretKey
 
 ACCOUNT = "DATAFLOW_SERVICE_ACCOUNT"
 """The folder with `token` and `ca.crt`, where Kubernetes mounts them in another one."""
@@ -35,7 +35,7 @@ _Data = Mapping[str, str]
 _answers: dict[tuple[str, str, str], tuple[float, _Data | Absent]] = {}
 
 
-def value(key: Key) -> str | Absent:
+def value(key: SecretKey) -> str | Absent:
     """The value, decoded and verbatim.
 
     Raises TransientError where the API server cannot be reached or fails, and PermanentError where
@@ -69,7 +69,7 @@ def forget() -> None:
     _answers.clear()
 
 
-def _from_cache(key: Key) -> _Data | Absent:
+def _from_cache(key: SecretKey) -> _Data | Absent:
     cached = (_server(), key.namespace, key.name)
     until, data = _answers.get(cached, (0.0, Absent("")))
     if time.monotonic() >= until:
@@ -78,7 +78,7 @@ def _from_cache(key: Key) -> _Data | Absent:
     return data
 
 
-def _ask(key: Key) -> _Data | Absent:
+def _ask(key: SecretKey) -> _Data | Absent:
     status, answer = _get(f"/api/v1/namespaces/{key.namespace}/secrets/{key.name}")
     said = f"{status} {answer.get('message') or answer.get('reason') or ''}".strip()
     if status == HTTPStatus.OK:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 
-from dataflow_assets.secrets.refs import Absent, Key, VariableRef
+from dataflow_assets.secrets.refs import Absent, SecretKey, VariableRef
 
 PREFIX = "DATAFLOW_SECRET"
 
 
-def variable(key: Key) -> str:
+def variable(key: SecretKey) -> str:
     """The variable that holds the value, like `DATAFLOW_SECRET__SHOP__PG__PASSWORD`.
 
     Two underscores lie between the names. What is not a letter or a digit is one underscore.
@@ -28,7 +28,7 @@ def namespace(name: str) -> str | None:
     return rest.partition("__")[0] if begin == PREFIX else None
 
 
-def value(key: Key) -> str | Absent:
+def value(key: SecretKey) -> str | Absent:
     """The variable's value; an empty one is a value."""
     name = variable(key)
     found = os.environ.get(name)

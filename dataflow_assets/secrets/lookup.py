@@ -11,7 +11,7 @@ from pydantic import SecretStr, TypeAdapter
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import cluster, environment, files, mounts
-from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
+from dataflow_assets.secrets.refs import Absent, Fills, SecretKey, SecretRef, VariableRef
 from dataflow_assets.spec import Spec, marks
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
@@ -29,9 +29,9 @@ class Secrets:
     namespace: str = "default"
     documents: Documents = field(default_factory=dict, repr=False)
 
-    def key(self, ref: SecretRef) -> Key:
+    def key(self, ref: SecretRef) -> SecretKey:
         """Returns what a reference of this manifest points at."""
-        return Key(ref.namespace or self.namespace, ref.name, ref.key)
+        return SecretKey(ref.namespace or self.namespace, ref.name, ref.key)
 
     def get(self, ref: SecretRef) -> str:
         """The value as it is now, verbatim.
@@ -71,7 +71,7 @@ class Secrets:
         problem = why_denied(self.namespace, key.namespace)
         return problem and f"secret {key.secret} must not be used: {problem}"
 
-    def _document(self, key: Key) -> str | Absent:
+    def _document(self, key: SecretKey) -> str | Absent:
         document = self.documents.get((key.namespace, key.name))
         if document is None:
             return Absent("no Secret document of that name is in the manifest's folder")

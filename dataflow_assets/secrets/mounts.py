@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.secrets.refs import PART, Absent, Key
+from dataflow_assets.secrets.refs import PART, Absent, SecretKey
 
 FOLDER = "DATAFLOW_SECRETS"
 TRIES = 5  # to read a file that is replaced meanwhile
 Read = TypeVar("Read")
 
 
-def value(key: Key) -> str | Absent:
+def value(key: SecretKey) -> str | Absent:
     """The text of the file. Raises PermanentError where a file is there and cannot be used."""
     try:
         return replaced_meanwhile(lambda: _text(key))
@@ -31,7 +31,7 @@ def value(key: Key) -> str | Absent:
         raise PermanentError(f"secret file {key.place} below {FOLDER} is not UTF-8 text") from None
 
 
-def _text(key: Key) -> str | Absent:
+def _text(key: SecretKey) -> str | Absent:
     path = mounted_file(key.place)
     if path is None:
         folder = os.environ.get(FOLDER) or "not set"

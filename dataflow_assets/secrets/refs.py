@@ -80,7 +80,7 @@ class Fills(Excludes):
 
 
 @dataclass(frozen=True)
-class Key:
+class SecretKey:
     """One key of one Secret, its namespace known."""
 
     namespace: str

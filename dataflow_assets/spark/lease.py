@@ -16,7 +16,7 @@ from typing import Self
 NAME = "lease"
 
 
-class Lease:
+class SparkLease:
     """Keeps the server of a folder alive until it is closed; its time of change is the last use."""
 
     def __init__(self, folder: Path) -> None:

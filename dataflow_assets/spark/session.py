@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import connect, errors, jars, java, warm_server, workers
-from dataflow_assets.spark.lease import Lease
+from dataflow_assets.spark.lease import SparkLease
 from dataflow_assets.spark.package import package
 from dataflow_assets.spark.server import DEFAULTS, FLOW_SETTINGS, spark_home
 
@@ -77,7 +77,7 @@ class Spark:
         self.settings, self._own = settings, own
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
-        self._lease: Lease | None = None
+        self._lease: SparkLease | None = None
         self._remote = ""
 
     def session(self) -> SparkSession:
@@ -122,7 +122,7 @@ class Spark:
         """
         if self._lease is not None:
             self._lease.close()
-        self._lease = Lease(warm_server.folder())
+        self._lease = SparkLease(warm_server.folder())
         for _ in range(SILENCES):
             server = warm_server.share()
             with suppress(TimeoutError):

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dataflow_assets.spark import detached, jars, system
-from dataflow_assets.spark.lease import NAME, Lease
+from dataflow_assets.spark.lease import NAME, SparkLease
 from dataflow_assets.spark.package import PACKAGE
 from dataflow_assets.spark.server import DEFAULTS, SparkConnect
 
@@ -48,7 +48,7 @@ def folder() -> Path:
 def share() -> SparkConnect:
     """This environment's shared Connect server, started when it does not run."""
     here = folder()
-    with Lease(here), _starting(here):
+    with SparkLease(here), _starting(here):
         server = running(here)
         if server is None:
             log.warning(

@@ -13,12 +13,12 @@ import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink, ClickhouseSource, client
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     HEAD,
-    Entry,
-    Partition,
+    ClickhouseEntry,
+    ClickhousePartition,
     dump,
     fold,
 )
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
 from dataflow_assets.contracts import Source, Target
 from devservers import Proxy
 from tests import arrivals
@@ -93,11 +93,11 @@ class Clickhouse(SinkDriver, Remote):
 
     def move(self, target: Target, offset: int) -> None:
         database, table = self.declare().place()
-        ledger = CheckpointTable(self._asked, database, table, target)
+        ledger = ClickhouseCheckpointTable(self._asked, database, table, target)
         head = fold(ledger.read()).snapshot()
-        moved = {**head.partitions, "0": Partition(offset)}
+        moved = {**head.partitions, "0": ClickhousePartition(offset)}
         head = replace(head, n=head.n + 1, generation="by hand", partitions=moved)
-        ledger.record(Entry(HEAD, dump(head), "hand", head.epoch, head.n))
+        ledger.record(ClickhouseEntry(HEAD, dump(head), "hand", head.epoch, head.n))
 
     def through(self) -> tuple[Proxy, ...]:
         proxy = proxied(self.server.port, self.request.addfinalizer)

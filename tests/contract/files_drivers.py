@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from dataflow_assets.connectors.files import FilesSink, FilesSource
-from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.connectors.files.client import FilesStored
 from dataflow_assets.connectors.files.table.commit_log import LOGS, name_of
 from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
@@ -107,7 +107,7 @@ class _Target(SinkDriver):
         commit["state"]["checkpoint"]["positions"]["0"] = offset
         self.folder.put(newest, json.dumps(commit).encode())
 
-    def _versions(self, target: Target) -> list[Stored]:
+    def _versions(self, target: Target) -> list[FilesStored]:
         return self.folder.files(f"{LOGS}/{name_of(target)}")
 
 

@@ -30,7 +30,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.results import Result
 from dataflow_assets.micro_batch.task_failures import raise_gravest
@@ -79,7 +79,7 @@ class Driving:
     def read(self, ticket: Ticket, span: Span, only: Sequence[int] = ()) -> list[Receipt]:
         """What the tasks of these slices do, of all by default."""
         branch = PassBranch(self.branch.sink, ticket, self.branch.routes)
-        steps = Steps.of(self.flow, local_now(), [branch.shape()])
+        steps = BranchSteps.of(self.flow, local_now(), [branch.shape()])
         work = Pass(self.flow.source, span, (branch,), 100.0, steps)
         results = [
             result

@@ -9,7 +9,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.producer import Transaction
+from dataflow_assets.connectors.kafka.producer import KafkaTransaction
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import producer_of
 from dataflow_assets.contracts import OffsetSlice, Receipt, Span
 from tests.connectors.postgresql.driver import SOURCE, Place, chunk, start
@@ -30,7 +30,9 @@ def test_a_task_whose_producer_was_fenced_is_tried_again(
         draining = Draining(sink_case.reports())
         wait(draining)
         for partition in ("0", "1"):  # what a second attempt of either task begins with
-            Transaction(Cluster(kafka.bootstrap), producer_of(target, partition), BRIEF).close()
+            KafkaTransaction(
+                Cluster(kafka.bootstrap), producer_of(target, partition), BRIEF
+            ).close()
     assert draining.ended() is None
     sink_case.expect(numbered(1, 9))
     assert sink_case.totals().rows == 8

@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_assets.errors import TransientError
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Outcome, Planned
+from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from tests.contract import SINKS
 from tests.contract.conftest import Case, numbered
 
@@ -30,7 +30,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     run = job.run
 
-    def spy(spark: Any, planned: Planned) -> Outcome:
+    def spy(spark: Any, planned: Planned) -> BatchOutcome:
         found.append(sum(not piece.empty for piece in planned.work.span.slices))
         return run(spark, planned)
 

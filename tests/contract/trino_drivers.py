@@ -10,7 +10,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink, TrinoSource
-from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
 from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
 from tests.contract.drivers import Row, SinkDriver, SourceDriver
@@ -31,7 +31,7 @@ class _Tables(Remote):
         self.schema: str = request.getfixturevalue("trino_schema")
         self.changes: dict[str, Any] = {}
         plain = TrinoSink.model_validate(self._config())
-        self.client = Client(plain, "tests")
+        self.client = TrinoClient(plain, "tests")
         request.addfinalizer(self.client.close)
         self.run(f"CREATE TABLE {self.table} (id bigint NOT NULL, name varchar)")
 

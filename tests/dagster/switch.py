@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import claims, graph
-from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.drivers import FlowDriver
+from dataflow_assets.assets.graph import AssetNode
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.metadata import event_metadata
 from dataflow_assets.assets.tally import Figures
@@ -29,7 +29,7 @@ class Switch:
         self.flow = memory_flow(store)
 
     @property
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[AssetNode]:
         return graph.build([self.flow]).nodes
 
     def tick(self) -> Any:
@@ -64,7 +64,7 @@ class Switch:
         Departures(self.instance).leave(self.flow, error)
 
     def run(
-        self, status: dg.DagsterRunStatus, driver: Driver | None = None, **tags: str
+        self, status: dg.DagsterRunStatus, driver: FlowDriver | None = None, **tags: str
     ) -> dg.DagsterRun:
         """A run of the flow's job, claimed by the driver."""
         job = location([self.flow]).resolve_job_def("orders_job")
@@ -79,7 +79,7 @@ class Switch:
         return made
 
 
-def mirror(instance: dg.DagsterInstance, node: Node, checkpoint: Checkpoint) -> None:
+def mirror(instance: dg.DagsterInstance, node: AssetNode, checkpoint: Checkpoint) -> None:
     """As if a run had reported this checkpoint of the branch."""
     metadata = event_metadata(checkpoint, Figures(0.0, 0, 1, 0, 1.0))
     key = dg.AssetKey(list(node.key))

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.assets import claims, mirror
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.source.session import MemoryOffsetSession
 from dataflow_assets.errors import PermanentError
@@ -154,7 +154,7 @@ def test_an_unforeseen_error_is_told_without_secrets(
 
 def test_a_second_run_ends_green_with_a_link_to_the_first(shop: Shop) -> None:
     shop.produce([1])
-    first = _live_run(shop, Driver.here())
+    first = _live_run(shop, FlowDriver.here())
     result = shop.run()
     assert result.success
     assert shop.rows() == []
@@ -163,7 +163,7 @@ def test_a_second_run_ends_green_with_a_link_to_the_first(shop: Shop) -> None:
 
 def test_a_dead_run_does_not_block_its_flow(shop: Shop) -> None:
     shop.produce([1])
-    here = Driver.here()
+    here = FlowDriver.here()
     dead = _live_run(shop, replace(here, started=here.started - 1))
     assert shop.run().success
     assert shop.rows() == [1]
@@ -218,7 +218,7 @@ def test_a_failing_run_still_shows_what_it_committed(
     assert "threw us out" in _error(result)
 
 
-def _live_run(shop: Shop, driver: Driver) -> str:
+def _live_run(shop: Shop, driver: FlowDriver) -> str:
     """A run that looks as if it were driving the flow."""
     run = location(shop.flows, shop.spark).resolve_job_def("orders_job")
     made = shop.instance.create_run_for_job(

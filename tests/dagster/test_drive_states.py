@@ -13,7 +13,7 @@ import pytest
 
 from dataflow_assets.assets import drive_states, switches
 from dataflow_assets.assets.claims import DRIVER, DRIVES, value
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.runs import Runs
@@ -206,7 +206,7 @@ def test_a_flow_whose_own_run_was_killed_is_not_running(
 ) -> None:
     """Dagster calls the run started until somebody buries it."""
     nowhere = next(flow for flow in load([flows]).flows if flow.name == "nowhere")
-    killed = replace(Driver.here(), pid=2**22 + 1)
+    killed = replace(FlowDriver.here(), pid=2**22 + 1)
     run = dg.DagsterRun(job_name="j", status=dg.DagsterRunStatus.STARTED)
     claim = {DRIVES: "true", f"{DRIVER}/{nowhere.id}": value(run.run_id, killed)}
     instance.add_run(run.with_tags(claim))

@@ -24,7 +24,7 @@ from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse.client import connect
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.postgresql.frames import read
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.resources.io_managers import DefaultIOManager, io_managers
@@ -389,7 +389,7 @@ def test_a_users_table_is_described_as_those_of_flows(
 def test_a_table_of_postgresql_reads_as_it_was_written(
     shop: Shop, spark: SparkSession, postgresql: devservers.PostgreSQL, schema: str
 ) -> None:
-    place = FrameTable(postgresql.dsn(), schema, "kinds")
+    place = PostgresqlFrameTable(postgresql.dsn(), schema, "kinds")
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
         connection.execute(f"CREATE TYPE {schema}.int4 AS ENUM ('low')")
         connection.execute(
@@ -429,7 +429,9 @@ def test_all_reads_of_a_frame_see_one_snapshot(
         series = "SELECT g AS id FROM generate_series(1, 20000) g"
         connection.execute(f"CREATE TABLE {schema}.many AS {series}")
         with ExitStack() as held:
-            frame = read.read(FrameTable(postgresql.dsn(), schema, "many"), spark, None, held)
+            frame = read.read(
+                PostgresqlFrameTable(postgresql.dsn(), schema, "many"), spark, None, held
+            )
             connection.execute(f"UPDATE {schema}.many SET id = id + 1000000")
             assert frame.count() == 20000
             assert frame.agg({"id": "max"}).collect()[0][0] == 20000

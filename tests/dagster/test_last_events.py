@@ -51,7 +51,7 @@ def test_flows_that_end_later_come_where_they_belong() -> None:
 def test_all_flows_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, upstream = [], graph.upstream
 
-    def counted(nodes: list[graph.Node], node: graph.Node) -> list[graph.Node]:
+    def counted(nodes: list[graph.AssetNode], node: graph.AssetNode) -> list[graph.AssetNode]:
         looks.append(node.key)
         return upstream(nodes, node)
 

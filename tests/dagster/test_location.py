@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import claims, graph
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
@@ -79,7 +79,7 @@ class Shop:
         if status == FAILURE:
             self.instance.report_run_failed(made)
         else:
-            own = claims.value(made.run_id, Driver.here())
+            own = claims.value(made.run_id, FlowDriver.here())
             self.instance.add_run_tags(made.run_id, {f"{claims.DRIVER}/lane:{lane}": own})
         return made
 
@@ -190,8 +190,8 @@ def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
     flow = shop.add("a")
     run = shop.run("shared")
     later(monkeypatch, 0)
-    gone = Driver.here()
-    dead = claims.value(run.run_id, Driver(gone.host, "another", 1, 1, gone.namespace))
+    gone = FlowDriver.here()
+    dead = claims.value(run.run_id, FlowDriver(gone.host, "another", 1, 1, gone.namespace))
     shop.instance.add_run_tags(run.run_id, {f"{claims.DRIVER}/lane:shared": dead})
     assert shop.tick() == []
     found = shop.instance.get_run_by_id(run.run_id)

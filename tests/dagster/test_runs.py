@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import claims, graph, heartbeat
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.connectors.memory import Store
@@ -32,9 +32,9 @@ def history(home: str) -> Iterator[dg.DagsterInstance]:
 
 
 def test_a_process_is_judged_only_from_its_own_host_and_container() -> None:
-    here = Driver.here()
+    here = FlowDriver.here()
     assert here.alive is True
-    assert Driver.parse(str(here)) == here
+    assert FlowDriver.parse(str(here)) == here
     assert replace(here, started=here.started - 1).alive is False
     assert replace(here, boot="another").alive is False
     assert replace(here, host="another").alive is None
@@ -44,7 +44,7 @@ def test_a_process_is_judged_only_from_its_own_host_and_container() -> None:
 
 def test_a_run_in_another_container_of_the_host_is_not_reported_dead(switch: Switch) -> None:
     """Its number is another process's here, or nobody's."""
-    elsewhere = replace(Driver.here(), namespace="pid:[1]", pid=1, started=1)
+    elsewhere = replace(FlowDriver.here(), namespace="pid:[1]", pid=1, started=1)
     live = switch.run(STARTED, driver=elsewhere)
     assert switch.reason() == f"run {live.run_id[:8]} is started"
 
@@ -52,7 +52,7 @@ def test_a_run_in_another_container_of_the_host_is_not_reported_dead(switch: Swi
 def test_a_run_elsewhere_is_dead_after_a_long_silence(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = replace(Driver.here(), host="another")
+    away = replace(FlowDriver.here(), host="another")
     live = switch.run(STARTED, driver=away)
     later(monkeypatch, SILENT_SECONDS - 10)
     assert "is started" in switch.reason()
@@ -67,7 +67,7 @@ def test_a_run_elsewhere_is_dead_after_a_long_silence(
 def test_the_signs_of_life_of_another_run_do_not_count(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
+    live = switch.run(STARTED, driver=replace(FlowDriver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
     Heartbeat(switch.instance, switch.flow.id).beat("another")
     switch.tick()
@@ -78,7 +78,7 @@ def test_a_second_run_does_not_hide_the_signs_of_life_of_the_first(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It claims the flow before it looks whether another one drives it."""
-    live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
+    live = switch.run(STARTED, driver=replace(FlowDriver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
     Heartbeat(switch.instance, switch.flow.id).beat(live.run_id)
     second, flows = switch.run(STARTED), Runs(switch.instance, switch.flow)
@@ -114,7 +114,7 @@ def test_a_run_may_wait_in_the_queue_for_as_long_as_it_takes(
 
 def test_a_run_that_is_started_again_is_not_taken_for_the_dead_one(switch: Switch) -> None:
     """Dagster copies the tags of the run that failed."""
-    first = switch.run(STARTED, driver=replace(Driver.here(), boot="another"))
+    first = switch.run(STARTED, driver=replace(FlowDriver.here(), boot="another"))
     switch.tick()
     assert "is gone without a word" in _error(switch, first)
     copied = switch.instance.get_run_by_id(first.run_id)
@@ -126,7 +126,7 @@ def test_a_run_that_is_started_again_is_not_taken_for_the_dead_one(switch: Switc
 
 
 def test_a_run_that_has_ended_since_it_was_read_is_not_reported(switch: Switch) -> None:
-    dead = switch.run(STARTED, driver=replace(Driver.here(), boot="another"))
+    dead = switch.run(STARTED, driver=replace(FlowDriver.here(), boot="another"))
     known = claims.going(switch.instance)
     switch.instance.report_run_canceled(dead)
     assert Runs(switch.instance, switch.flow, known).live() is None
@@ -154,7 +154,7 @@ def test_a_driver_shows_that_it_is_alive_and_lets_go_of_its_flow(
 
 
 def test_a_live_run_is_seen_behind_any_number_of_newer_ones(switch: Switch) -> None:
-    live = switch.run(STARTED, driver=Driver.here())
+    live = switch.run(STARTED, driver=FlowDriver.here())
     for _ in range(OTHERS):
         other = dg.DagsterRun(job_name="other", run_id=str(uuid.uuid4()), status=STARTED)
         switch.instance.add_run(other)

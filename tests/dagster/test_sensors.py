@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import graph
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
@@ -79,14 +79,14 @@ def test_events_of_others_do_not_hide_the_mirror(switch: Switch) -> None:
 
 
 def test_one_run_at_a_time(switch: Switch) -> None:
-    live = switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=FlowDriver.here())
     assert switch.reason() == f"run {live.run_id[:8]} is started"
 
 
 def test_a_dead_run_is_reported_and_does_not_block(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = Driver.here()
+    here = FlowDriver.here()
     later(monkeypatch, 0)
     switch.leave("no broker")
     dead = switch.run(dg.DagsterRunStatus.STARTED, driver=replace(here, boot="another"))
@@ -99,7 +99,7 @@ def test_a_dead_run_is_reported_and_does_not_block(
 
 
 def test_a_run_on_another_host_is_not_judged(switch: Switch) -> None:
-    away = Driver("another-host", "boot", 1, 1)
+    away = FlowDriver("another-host", "boot", 1, 1)
     switch.run(dg.DagsterRunStatus.STARTED, driver=away)
     assert "is started" in switch.reason()
 
@@ -209,7 +209,7 @@ def test_a_run_that_commits_tells_its_lag_itself(
     def look() -> Any:
         return sensor(dg.build_sensor_context(instance=switch.instance))
 
-    live = switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=FlowDriver.here())
     quiet = look()
     assert not quiet.asset_events
     assert "skipped: the active run reports its lag" in quiet.skip_reason.skip_message
@@ -240,7 +240,7 @@ def test_the_state_is_observed_when_it_changes(switch: Switch) -> None:
     assert failed == ["Error"]
     assert look(flow, cursor)[0] == []
     departures.come_back(flow)
-    switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
+    switch.run(dg.DagsterRunStatus.STARTED, driver=FlowDriver.here())
     running, cursor = look(flow, cursor)
     assert running == ["Running"]
     page = {flow.id: FlowState("", failing=True)}

@@ -12,7 +12,7 @@ import pytest
 
 import devservers
 from dataflow_assets.assets.claims import DRIVER
-from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.lane_runs import LANE
 from dataflow_assets.spark import system
 from devservers.demo.dagster_dev import Dagster
@@ -87,7 +87,7 @@ def _holder(fleet: Fleet) -> str:
 
 def _process(run: dg.DagsterRun) -> psutil.Process:
     """The one that drives the lane, by the run's claim."""
-    driver = Driver.parse(run.tags[f"{DRIVER}/lane:shared"].partition(" ")[2])
+    driver = FlowDriver.parse(run.tags[f"{DRIVER}/lane:shared"].partition(" ")[2])
     assert driver is not None
     return psutil.Process(driver.pid)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.formats.avro_cursor import Block
-from dataflow_assets.formats.avro_decoder import Decoder
+from dataflow_assets.formats.avro_decoder import AvroDecoder
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.avro_vectors import Vectors
 from tests.examples import examples
@@ -70,7 +70,8 @@ VALUES = st.fixed_dictionaries(
 )  # fmt: skip
 AS_JSON = frozenset({"inner", "maybe", "text"})
 DECODERS = {
-    names: Decoder("s", AvroSchema(SCHEMA), None, names) for names in (AS_JSON, frozenset[str]())
+    names: AvroDecoder("s", AvroSchema(SCHEMA), None, names)
+    for names in (AS_JSON, frozenset[str]())
 }
 PLAIN = json.dumps(AvroSchema(SCHEMA).bare)
 

@@ -13,7 +13,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.formats.json_tombstones import Tombstones
-from dataflow_assets.languages.justone.messages.column_reader import Reader
+from dataflow_assets.languages.justone.messages.column_reader import JustoneReader
 
 DIGITS = Kind.NUMERIC.field("n")
 INNER = pa.struct([pa.field('a"b', pa.int64()), DIGITS, pa.field("\x01", pa.date32())])
@@ -115,7 +115,7 @@ def test_digits_inside_lists_and_maps_are_kept() -> None:
 
 
 def test_parse_paths_lead_through_any_key() -> None:
-    reader = Reader([('a"b', "\\"), ("plain",), ("list", 1)])
+    reader = JustoneReader([('a"b', "\\"), ("plain",), ("list", 1)])
     bodies = [b'{"a\\"b":{"\\\\":1},"plain":"x","list":[1,2]}', b"{}", b"nope", b"[1]"]
     cells, refused = reader.columns(bodies)
     assert [[str(bytes(one), "utf-8") for one in each[:2]] for each in cells] == [  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.stored_rows import _align
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.connectors.trino.decode import decode_column
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.contracts import OFFSET, Kind
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json import JsonDecoder
@@ -186,7 +186,7 @@ def is_map(kind: Any) -> bool:
 
 def test_trino() -> None:
     arrow = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])
-    kind = Type.of("row(a bigint, b varchar)")
+    kind = TrinoType.of("row(a bigint, b varchar)")
     found = decode_column([[1, "x"], None], kind, arrow)
     assert in_parquet(found) == [{"a": 1, "b": "x"}, None]
 

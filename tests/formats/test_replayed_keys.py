@@ -13,8 +13,8 @@ from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.formatted import Formatted, in_json
-from dataflow_assets.micro_batch.message_metadata import Rows
-from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.micro_batch.message_metadata import MetadataRows
+from dataflow_assets.micro_batch.originals import OriginalMessages
 from dataflow_assets.micro_batch.places import Places
 
 SENT = b"\0\0\0\0\x01\x0e"
@@ -32,10 +32,10 @@ def batch(body: bytes, key: bytes) -> pa.RecordBatch:
 def test_a_message_is_found_again_with_the_text_of_its_key_and_the_body_that_was_sent() -> None:
     source = KafkaSource.model_validate({"brokers": ["h:1"], "topic": "t"})
     piece = OffsetSlice("0", 7, 8)
-    rows = Rows(source, piece, 1, frozenset({"key"}))
+    rows = MetadataRows(source, piece, 1, frozenset({"key"}))
     sent, named = batch(b"avro", SENT), batch(b"{}", b"7")
     numbers = pa.array([7], pa.int64())
-    found = Messages(numbers, sent, rows, {}, named, places=Places(piece))[7]
+    found = OriginalMessages(numbers, sent, rows, {}, named, places=Places(piece))[7]
     assert found.body == b"avro"
     assert found.metadata is not None
     assert found.metadata["key"] == "7"
@@ -70,5 +70,5 @@ def test_null_messages_that_are_skipped_are_so_whatever_their_keys_are() -> None
     null = batch(b"", b"no Avro")
     null = null.set_column(1, "body", pa.nulls(1, pa.binary()))
     numbers = pa.array([7], pa.int64())
-    chunk = formatted(null, Messages(numbers, null, places=Places(OffsetSlice("0", 7, 8))))
+    chunk = formatted(null, OriginalMessages(numbers, null, places=Places(OffsetSlice("0", 7, 8))))
     assert (chunk.rows.num_rows, chunk.rejected, chunk.seen) == (0, [], 8)

@@ -39,7 +39,7 @@ from dataflow_assets.lanes import lane
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
-from dataflow_assets.lanes.member import AT_ONCE, Beside, Member
+from dataflow_assets.lanes.member import AT_ONCE, Beside, LaneMember
 from dataflow_assets.lanes.pace import PART
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.clock import Clock
@@ -508,7 +508,7 @@ def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any
 def test_a_release_is_no_reason_to_read_a_query_again(
     memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Member, "acknowledge_seconds", 6.0)
+    monkeypatch.setattr(LaneMember, "acknowledge_seconds", 6.0)
     one = memory(source=Query)
     one.produce(3)
     driven: Driving = drive(one.flow)
@@ -524,7 +524,7 @@ def test_a_release_is_no_reason_to_read_a_query_again(
 
 def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> None:
     one = memory()
-    member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
+    member = LaneMember(one.flow, Request(), _no_spark, threading.Condition(), Beside())
     backlog = False
     joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: backlog)
     joint._joint_seconds = 5.0
@@ -538,7 +538,7 @@ def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
 ) -> None:
     monkeypatch.undo()
     calm = replace(memory(), policies=Policies(freshness_seconds=120)).flow
-    member = Member(calm, Request(), _no_spark, threading.Condition(), Beside())
+    member = LaneMember(calm, Request(), _no_spark, threading.Condition(), Beside())
     joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: False)
     joint._joint_seconds = 0.1
     assert joint.interval(member) == 30
@@ -547,7 +547,7 @@ def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
 def test_a_pass_that_has_not_begun_is_left_to_the_next_run(memory: Any) -> None:
     one, events = memory(), queue.SimpleQueue[Event]()
     one.produce(3)
-    member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
+    member = LaneMember(one.flow, Request(), _no_spark, threading.Condition(), Beside())
     member.start(events.put)
     deadline = time.monotonic() + SOON
     while member.waiting is None and time.monotonic() < deadline:
@@ -578,7 +578,7 @@ def test_a_table_with_a_backlog_is_read_in_jobs_of_its_own(memory: Any, drive: A
 
 def test_what_a_table_s_turn_may_hold_is_small(memory: Any) -> None:
     one = memory()
-    member = Member(one.flow, Request(), _no_spark, threading.Condition(), Beside())
+    member = LaneMember(one.flow, Request(), _no_spark, threading.Condition(), Beside())
     default, few = Limit(), Limit(records=10, bytes=2**40)
     assert member.limit(default) == replace(PART, declared=default)
     assert member.limit(few) == Limit(10, PART.bytes, declared=few)

@@ -40,9 +40,9 @@ from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import (
-    Outcome,
+    BatchOutcome,
     Planned,
-    Reading,
+    TaskReading,
     _one_slice,
     read,
     run,
@@ -125,7 +125,7 @@ class Table:
     source: SourceSession
     sink: SinkSession
 
-    def finish(self, reading: Reading) -> list[int]:
+    def finish(self, reading: TaskReading) -> list[int]:
         done = reading.outcome()
         self.sink.finish(done.span, done.receipts["memory"], self.source)
         return self.rows()
@@ -179,7 +179,7 @@ def engine() -> SparkSession:
 
 def test_each_pass_has_its_own_receipts(tables: Any, engine: SparkSession) -> None:
     many = [tables(rows) for rows in (3, 30, 1, 7)]
-    readings = [Reading(table.work) for table in many]
+    readings = [TaskReading(table.work) for table in many]
     read(engine, {reading: reading.take() for reading in readings})
     assert all(reading.over for reading in readings)
     found = [table.finish(one) for table, one in zip(many, readings, strict=True)]
@@ -188,7 +188,7 @@ def test_each_pass_has_its_own_receipts(tables: Any, engine: SparkSession) -> No
 
 def test_a_failure_touches_no_neighbour(tables: Any, engine: SparkSession) -> None:
     sound, broken, other = tables(9), tables(9, fails=True), tables(9)
-    readings = {id(table): Reading(table.work) for table in (sound, broken, other)}
+    readings = {id(table): TaskReading(table.work) for table in (sound, broken, other)}
     read(engine, {reading: reading.take() for reading in readings.values()})
     for table in (sound, other):
         assert sorted(table.finish(readings[id(table)])) == list(range(9))
@@ -200,7 +200,7 @@ def test_a_failure_touches_no_neighbour(tables: Any, engine: SparkSession) -> No
 def test_a_source_is_let_go_at_once_when_a_sink_refuses(tables: Any, engine: SparkSession) -> None:
     """Its connection must not wait for the garbage collection of a worker with open transaction."""
     table = tables(9, LetGo)
-    reading = Reading(table.work)
+    reading = TaskReading(table.work)
     read(engine, {reading: reading.take(1)})
     assert LetGo.over == [table.work.source.store]
     with pytest.raises(PermanentError, match="another run has taken over"):
@@ -209,7 +209,7 @@ def test_a_source_is_let_go_at_once_when_a_sink_refuses(tables: Any, engine: Spa
 
 def test_a_large_pass_takes_several_turns(tables: Any, engine: SparkSession) -> None:
     table = tables(30)
-    reading, sizes = Reading(table.work), []
+    reading, sizes = TaskReading(table.work), []
     while not reading.over:
         taken = reading.take(2)
         read(engine, {reading: taken})
@@ -219,7 +219,7 @@ def test_a_large_pass_takes_several_turns(tables: Any, engine: SparkSession) -> 
 
 
 def test_what_has_failed_is_not_read_on(tables: Any, engine: SparkSession) -> None:
-    reading = Reading(tables(30, fails=True).work)
+    reading = TaskReading(tables(30, fails=True).work)
     read(engine, {reading: reading.take(1)})
     assert reading.over
     with pytest.raises(PermanentError):
@@ -229,7 +229,7 @@ def test_what_has_failed_is_not_read_on(tables: Any, engine: SparkSession) -> No
 def test_parts_in_order_stay_in_one_task_and_in_order(tables: Any, engine: SparkSession) -> None:
     """Also over several turns, beside others."""
     table, other = tables(30, InOrder), tables(9)
-    reading, beside = Reading(table.work), Reading(other.work)
+    reading, beside = TaskReading(table.work), TaskReading(other.work)
     Recorded.seen.clear()
     first = reading.take(2)
     assert first == [(0, 1)]
@@ -281,11 +281,11 @@ def test_of_a_large_span_that_tasks_read_one_slice_is_read_then(
     """A job that is cut off with all slices in one task would be cut off each time."""
     asked: list[tuple[int, int]] = []
 
-    def read_alone(_: object, work: Pass, deal: Any) -> Outcome:
-        taken = Reading(work).take()
+    def read_alone(_: object, work: Pass, deal: Any) -> BatchOutcome:
+        taken = TaskReading(work).take()
         tasks = deal([(0, share) for share in taken])
         asked.append((len(taken), len(tasks)))
-        return Outcome(work.span, {})
+        return BatchOutcome(work.span, {})
 
     monkeypatch.setattr(job, "_read_alone", read_alone)
     span = Span((OffsetSlice("0", 3, 9), OffsetSlice("1", 4, 4), OffsetSlice("2", 5, 8)))
@@ -309,13 +309,13 @@ def test_a_job_that_dies_is_an_error_for_all(tables: Any) -> None:
         def toArrow(self) -> None:  # noqa: N802 - Spark's name
             raise PySparkException("the worker is gone")
 
-    readings = [Reading(tables(rows).work) for rows in (3, 4)]
+    readings = [TaskReading(tables(rows).work) for rows in (3, 4)]
     with pytest.raises(TransientError, match="the worker is gone"):
         read(cast("SparkSession", Frames()), {one: one.take() for one in readings})
 
 
 def test_nothing_to_read_is_no_job(tables: Any) -> None:
-    reading = Reading(tables(0).work)
+    reading = TaskReading(tables(0).work)
     read(cast("SparkSession", None), {reading: reading.take()})
     assert reading.over
     assert reading.outcome().receipts == {"memory": []}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import Address, OffsetSlice, Source, SourceSession, Span, local_now
 from dataflow_assets.contracts.reading import ReadsLargeRecords
-from dataflow_assets.micro_batch.branches import Steps
+from dataflow_assets.micro_batch.branches import BranchSteps
 from dataflow_assets.micro_batch.large_records import DECODED_BYTES, with_large_values
 from dataflow_assets.micro_batch.sample import Sampler
 from dataflow_assets.records.chain import Transformation
@@ -68,7 +68,7 @@ def test_a_large_batch_is_divided_and_an_empty_one_left_out() -> None:
 
 def test_large_records_count_in_a_sample() -> None:
     """A table that is created by the only record that reaches it."""
-    steps = Steps(
+    steps = BranchSteps(
         (Transformation(Filter.model_validate({"condition": "$.kind == 'large'"})),),
         Context(local_now()),
         frozenset(),

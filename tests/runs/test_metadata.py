@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import EVERYTHING, MESSAGES, OffsetSlice
-from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.message_metadata import MetadataRows
 from dataflow_assets.records.record import encode
 
 SOURCE = KafkaSource(brokers=("localhost:9092",), topic="t")
@@ -22,7 +22,7 @@ def test_a_time_that_no_calendar_has_is_its_number() -> None:
         "body": pa.array([b"{}"] * len(times), pa.binary()),
         "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
     }
-    rows = Rows(SOURCE, OffsetSlice("0", 0, len(times)), 1, frozenset({"timestamp"}))
+    rows = MetadataRows(SOURCE, OffsetSlice("0", 0, len(times)), 1, frozenset({"timestamp"}))
     found = [metadata["timestamp"] for _, metadata in rows.records(pa.record_batch(columns))]
     assert found[:3] == [datetime(1970, 1, 1, tzinfo=UTC), late, None]
     assert found[3] == -(2**62) // 1000
@@ -38,7 +38,7 @@ def test_bytes_that_are_no_text_can_be_stored_all_the_same() -> None:
         "key": pa.array([b"\xed\xa0\x80", None], pa.binary()),
         "headers": headers,
     }
-    rows = Rows(SOURCE, OffsetSlice("0", 0, 2), 1, frozenset({EVERYTHING}))
+    rows = MetadataRows(SOURCE, OffsetSlice("0", 0, 2), 1, frozenset({EVERYTHING}))
     first, second = (dict(metadata) for _, metadata in rows.records(pa.record_batch(columns)))
     assert first["headers"] == {"a": "\ufffd", "b": ""}
     assert (second["key"], second.get("headers")) == ("", None)

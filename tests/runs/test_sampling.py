@@ -32,7 +32,7 @@ from dataflow_assets.contracts.reading import (
     SpanReader,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.micro_batch.branches import Steps
+from dataflow_assets.micro_batch.branches import BranchSteps
 from dataflow_assets.micro_batch.sample import Sampler, sample
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context
@@ -68,7 +68,7 @@ def glance(*steps: tuple[str, dict[str, Any]]) -> pa.Schema | None:
         Transformation(registry.steps()[name].model_validate(config)) for name, config in steps
     )
     span = Span((PartSlice("part-0", None, "1"),))
-    made = Steps(used, Context(local_now()), frozenset()) if used else None
+    made = BranchSteps(used, Context(local_now()), frozenset()) if used else None
     sink = MemorySliceSink(store="s", table="t")
     found = Sampler(Table(), span, made, sink, (None,)).glance()
     return None if found is None else found.schema
@@ -191,7 +191,7 @@ class InOrder(Table, ReadsInOrder):
 def test_parts_in_order_are_sampled_by_one_reader(least: int, records: int) -> None:
     """Each part might else be a task of its own, and a replication slot has one reader."""
     step = registry.steps()["filter"].model_validate({"condition": f"$.id > {least}"})
-    steps = Steps((Transformation(step),), Context(local_now()), frozenset())
+    steps = BranchSteps((Transformation(step),), Context(local_now()), frozenset())
     span = Span.of_parts("1", ["", "", "", ""])
     work = Sampler(InOrder(), span, steps, MemorySliceSink(store="s", table="t"), (None,))
     engine = cast("SparkSession", Session(_no_spark))

@@ -21,7 +21,7 @@ from dataflow_assets.errors import (
     TakenOver,
     TransientError,
 )
-from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.task_failures import TaskFailure, raise_gravest
 from dataflow_assets.spark.jars import NotGiven
 
 MAKE: dict[type[DataflowError], Callable[[], DataflowError]] = {
@@ -49,8 +49,8 @@ def _classes() -> list[type[DataflowError]]:
 
 
 def _travelled(error: DataflowError) -> DataflowError:
-    sent = msgspec.msgpack.encode(Failure.of(error))
-    return msgspec.msgpack.decode(sent, type=Failure).error()
+    sent = msgspec.msgpack.encode(TaskFailure.of(error))
+    return msgspec.msgpack.decode(sent, type=TaskFailure).error()
 
 
 @pytest.mark.parametrize("kind", _classes(), ids=lambda kind: kind.__name__)
@@ -68,7 +68,7 @@ def test_connectors_define_errors_of_their_own() -> None:
 
 
 def test_a_class_that_the_driver_does_not_know_arrives_as_its_nearest_known_ancestor() -> None:
-    sent = Failure.of(TakenOver("taken by another run"))
+    sent = TaskFailure.of(TakenOver("taken by another run"))
     found = replace(sent, kinds=("elsewhere.OnlyInTheTask", *sent.kinds)).error()
     assert type(found) is TakenOver
     assert str(found) == "taken by another run"
@@ -89,7 +89,7 @@ def test_the_gravest_of_several_failures_is_raised(
     failed: list[DataflowError], raised: type[DataflowError]
 ) -> None:
     with pytest.raises(DataflowError) as caught:
-        raise_gravest([Failure.of(error) for error in failed])
+        raise_gravest([TaskFailure.of(error) for error in failed])
     assert type(caught.value) is raised
 
 
@@ -97,4 +97,4 @@ def test_a_subclass_is_as_grave_as_what_it_is_a_kind_of() -> None:
     from dataflow_assets.connectors.kafka.producer import Fenced
 
     with pytest.raises(PermanentError):
-        raise_gravest([Failure.of(Fenced("f")), Failure.of(PermanentError("p"))])
+        raise_gravest([TaskFailure.of(Fenced("f")), TaskFailure.of(PermanentError("p"))])

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from urllib3 import HTTPSConnectionPool
 
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.authorities import OwnAuthorities
 
@@ -40,11 +40,11 @@ def test_what_is_no_certificate_is_a_sentence(ca: str, said: str) -> None:
     where = {"serverURL": "https://t:1", "catalog": "c", "schema": "s", "table": "t"}
     sink = TrinoSink.model_validate(where).model_copy(update={"ca": SecretStr(ca)})
     with pytest.raises(PermanentError, match=said) as caught:
-        Client(sink, "tests")
+        TrinoClient(sink, "tests")
     assert "AAAA" not in str(caught.value)
 
 
 def test_a_file_of_certificates_is_read() -> None:
     where = {"serverURL": "https://t:1", "catalog": "c", "schema": "s", "table": "t"}
     sink = TrinoSink.model_validate(where | {"ca": str(CERTIFICATE)})
-    Client(sink, "tests").close()
+    TrinoClient(sink, "tests").close()

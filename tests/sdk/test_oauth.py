@@ -17,9 +17,9 @@ import requests
 
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Statement
-from dataflow_assets.connectors.trino.errors import Coordinator, Failure
+from dataflow_assets.connectors.trino.errors import Coordinator, TrinoFailure
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk import oauth
 from dataflow_assets.sdk.oauth import RETRIED_AFTER, Grant, Tokens
@@ -146,7 +146,7 @@ def test_a_statement_without_a_token_to_cancel_it_with_says_why_it_failed() -> N
     request = cast("Any", SimpleNamespace(get=away, delete=without_token, process=None))
     status = cast("Any", SimpleNamespace(id="q", next_uri="http://t/q", columns=None, rows=[]))
     statement = Statement(request, Coordinator("t", 80), status, encrypted=False)
-    with pytest.raises(Failure, match="no answer from t:80"):
+    with pytest.raises(TrinoFailure, match="no answer from t:80"):
         statement.run()
 
 
@@ -154,4 +154,4 @@ def test_what_nothing_depends_on_ends_no_run_for_lack_of_a_token() -> None:
     away = {"serverURL": "http://127.0.0.1:1", "realm": "r", "clientID": "c", "clientSecret": "s"}
     given = {"serverURL": "http://127.0.0.1:1", "catalog": "c", "schema": "s", "table": "t"}
     sink = TrinoSink.model_validate(given | {"keycloak": away})
-    keep_small(sink, Place("c", "s", "t"), "b")
+    keep_small(sink, TrinoPlace("c", "s", "t"), "b")

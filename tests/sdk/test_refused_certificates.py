@@ -12,7 +12,7 @@ import pytest
 
 from dataflow_assets.connectors.iceberg import NessieSource
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.keycloak import Keycloak
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sdk.oauth import Grant, tokens
@@ -47,7 +47,7 @@ def served(certificate: Certificate) -> Iterator[str]:
 def asked(address: str, ca: str | None) -> None:
     where = {"serverURL": address, "catalog": "c", "schema": "s", "table": "t"}
     sink = TrinoSink.model_validate(where | ({"ca": ca} if ca else {}))
-    with translate_errors("opening t"), closing(Client(sink, "tests")) as client:
+    with translate_errors("opening t"), closing(TrinoClient(sink, "tests")) as client:
         client.run("SELECT 1")
 
 
@@ -124,7 +124,7 @@ def test_a_coordinator_that_is_no_address() -> None:
     )
     for value in ("trino:8443", "https://me:hush@trino:8443", "https://trino:8443/ui?x=hush"):
         with pytest.raises(PermanentError, match=r"serverURLSecretRef: the address must") as caught:
-            Client(sink.model_copy(update={"server_url": value}), "tests")
+            TrinoClient(sink.model_copy(update={"server_url": value}), "tests")
         assert "hush" not in str(caught.value)
 
 

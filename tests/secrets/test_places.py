@@ -20,7 +20,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.redaction import mask
-from dataflow_assets.secrets import Key, SecretRef, Secrets, cluster, environment, resolve
+from dataflow_assets.secrets import SecretKey, SecretRef, Secrets, cluster, environment, resolve
 from dataflow_assets.secrets.files import digest
 from dataflow_assets.secrets.tls import pem
 from tests.secrets.api import Api
@@ -262,8 +262,8 @@ def test_other_namespaces_must_be_listed(
 
 
 def test_names_of_variables() -> None:
-    assert environment.variable(Key("shop", "pg", "dsn")) == VARIABLE
-    key = Key("shop-eu", "pg.main", "the--password")
+    assert environment.variable(SecretKey("shop", "pg", "dsn")) == VARIABLE
+    key = SecretKey("shop-eu", "pg.main", "the--password")
     assert environment.variable(key) == "DATAFLOW_SECRET__SHOP_EU__PG_MAIN__THE_PASSWORD"
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from dataflow_assets.errors import TransientError
 from dataflow_assets.spark import connect, lease, system, warm_server
-from dataflow_assets.spark.lease import Lease
+from dataflow_assets.spark.lease import SparkLease
 from dataflow_assets.spark.server import SparkConnect
 from dataflow_assets.spark.session import Spark, SparkSettings
 from tests import ROOT
@@ -71,7 +71,7 @@ def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(here: Path)
 
 def test_the_watch_looks_until_the_server_has_ended(here: Path) -> None:
     server = warm_server.share()
-    with Lease(here):
+    with SparkLease(here):
         for _ in range(2):
             _age(here)
             until(lambda: _age_of(here) < 60)  # it has looked and found that the server is used
@@ -140,7 +140,7 @@ def test_who_holds_a_lease_keeps_the_server_until_its_process_ends(here: Path) -
 
 def test_leases_are_shared_and_the_last_use_counts(here: Path) -> None:
     server = warm_server.share()
-    with Lease(here) as first, Lease(here):
+    with SparkLease(here) as first, SparkLease(here):
         first.close()
         first.close()
         assert not warm_server.end_unused(here, 0)

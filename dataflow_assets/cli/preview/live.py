@@ -23,7 +23,7 @@ from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.formatted import in_json
-from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
+from dataflow_assets.micro_batch.message_metadata import MetadataRows, as_messages
 from dataflow_assets.micro_batch.parts import message_form
 from dataflow_assets.runs.branch_turns import lowest
 
@@ -131,7 +131,7 @@ def _peek(flow: Flow, session: SourceSession, after: Positions, limit: int) -> l
 
 def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     everything = flow.source.metadata_columns | {"offset"}
-    rows = Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything)
+    rows = MetadataRows(flow.source, OffsetSlice(partition, 0, 0), 1, everything)
     if flow.source.delivers == "columns":
         messages = as_messages([message_form(flow.source, batch)], 0, 1)
         return ((*row, None) for message in messages for row in rows.records(message))

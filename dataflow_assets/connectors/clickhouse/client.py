@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import dsn
-from dataflow_assets.connectors.clickhouse.errors import Failure, TlsFailure, failing
+from dataflow_assets.connectors.clickhouse.errors import (
+    ClickhouseFailure,
+    ClickhouseTlsFailure,
+    failing,
+)
 from dataflow_assets.sdk import handshake
 from dataflow_assets.secrets.private_files import private_file
 from dataflow_assets.secrets.tls import warn_unchecked
@@ -39,17 +43,17 @@ def connect(text: str, name: str) -> Client:
     for number, (host, port) in enumerate(parsed.hosts, 1):
         try:
             return _client(parsed, host, port, name)
-        except Failure as failure:
+        except ClickhouseFailure as failure:
             if trouble := _of_tls(parsed, host, port, failure):
-                raise TlsFailure(f"no connection to {host}:{port}: {trouble}") from None
+                raise ClickhouseTlsFailure(f"no connection to {host}:{port}: {trouble}") from None
             if failure.is_answer or number == len(parsed.hosts):
                 where = "" if failure.is_answer else f"no connection to {host}:{port}: "
                 message = dsn.scrub(where + failure.message, text)
-                raise Failure(message, failure.code, failure.status) from None
+                raise ClickhouseFailure(message, failure.code, failure.status) from None
     raise AssertionError  # there is at least one host
 
 
-def _of_tls(parsed: dsn.Dsn, host: str, port: int, failure: Failure) -> str:
+def _of_tls(parsed: dsn.Dsn, host: str, port: int, failure: ClickhouseFailure) -> str:
     if failure.is_answer or failure.status is not None or not parsed.secure:
         return ""
     return handshake.trouble(dsn.material(parsed), (host, port), _OPTIONS)

@@ -124,7 +124,7 @@ _TEXT = re.compile(
 _STATUS = re.compile(r"HTTP status (\d+)")
 
 
-class Kind(Enum):
+class ClickhouseKind(Enum):
     """What to do about a failure."""
 
     REFUSED = "find the rows that the table refuses"
@@ -132,7 +132,7 @@ class Kind(Enum):
     PERMANENT = "a person must act"
 
 
-class Failure(ServerFailure):
+class ClickhouseFailure(ServerFailure):
     """One error of ClickHouse or of the way to it. `code` None: the server has not answered."""
 
     def __init__(self, message: str, code: int | None = None, status: int | None = None) -> None:
@@ -147,15 +147,15 @@ class Failure(ServerFailure):
         return f"{self.message} (code {self.code})" if self.code is not None else self.message
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ClickhouseKind:
         """Judged by the code; without one, by the HTTP status; without both the way is in doubt."""
         if self.code in _NEVER:
-            return Kind.REFUSED
+            return ClickhouseKind.REFUSED
         if self.code is None:
             unsure = self.status is None or self.status in _HTTP_TRANSIENT
-            return Kind.TRANSIENT if unsure else Kind.PERMANENT
+            return ClickhouseKind.TRANSIENT if unsure else ClickhouseKind.PERMANENT
         later = self.code in _LATER or "temporarily unavailable" in self.message.lower()
-        return Kind.TRANSIENT if later else Kind.PERMANENT
+        return ClickhouseKind.TRANSIENT if later else ClickhouseKind.PERMANENT
 
     @property
     @override
@@ -163,9 +163,9 @@ class Failure(ServerFailure):
         """By the code; a table's expressions may refuse a row with any."""
         if self.code in _OF_TABLE:
             return Fault.OUTSIDE
-        if self.kind is Kind.PERMANENT and self.is_answer:
+        if self.kind is ClickhouseKind.PERMANENT and self.is_answer:
             return Fault.LIKELY if self.code in _LIKELY.values() else Fault.OPEN
-        return Fault.ROW if self.kind is Kind.REFUSED else Fault.OUTSIDE
+        return Fault.ROW if self.kind is ClickhouseKind.REFUSED else Fault.OUTSIDE
 
     @property
     def is_answer(self) -> bool:
@@ -176,19 +176,21 @@ class Failure(ServerFailure):
     def error(self, what: str) -> DataflowError:
         advice = _ADVICE.get(self.code or 0)
         text = f"{what}: {self.reason}" + (f"; {advice}" if advice else "")
-        return TransientError(text) if self.kind is Kind.TRANSIENT else PermanentError(text)
+        return (
+            TransientError(text) if self.kind is ClickhouseKind.TRANSIENT else PermanentError(text)
+        )
 
 
-class TlsFailure(Failure):
+class ClickhouseTlsFailure(ClickhouseFailure):
     """No encrypted connection comes about until a person has changed something."""
 
     @property
     @override
-    def kind(self) -> Kind:
-        return Kind.PERMANENT
+    def kind(self) -> ClickhouseKind:
+        return ClickhouseKind.PERMANENT
 
 
-def from_driver(error: Exception) -> Failure:
+def from_driver(error: Exception) -> ClickhouseFailure:
     """An error of clickhouse-connect, urllib3 or Arrow's reader as a failure."""
     text = str(error)
     code = getattr(error, "code", None)
@@ -198,7 +200,7 @@ def from_driver(error: Exception) -> Failure:
         code = int(coded[1])
     if found is None and code is None and status is None:
         text = cause(error)  # the driver's own text has the whole request in it
-    return Failure(found[1] if found else text, code, int(status[1]) if status else None)
+    return ClickhouseFailure(found[1] if found else text, code, int(status[1]) if status else None)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class SharedClient:
             client.close()
 
 
-class Lease:
+class ClickhouseLease:
     """The use of a shared client by one session. Raises Failure where no host answers."""
 
     def __init__(self, connection: str) -> None:

@@ -15,14 +15,14 @@ _ELEMENT = re.compile(r"^(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Type:
+class ClickhouseType:
     """A type as ClickHouse spells it: a name and what stands in its parentheses."""
 
     name: str
     arguments: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> Type:
+    def of(cls, text: str) -> ClickhouseType:
         name, _, rest = text.strip().partition("(")
         return cls(name.strip(), tuple(split_list(rest.rstrip().removesuffix(")"))) if rest else ())
 
@@ -30,15 +30,15 @@ class Type:
     def nullable(self) -> bool:
         if self.name in {"Dynamic", "Variant", "Nullable"}:
             return True
-        return self.name == "LowCardinality" and Type.of(self.arguments[0]).nullable
+        return self.name == "LowCardinality" and ClickhouseType.of(self.arguments[0]).nullable
 
     @property
-    def bare(self) -> Type:
+    def bare(self) -> ClickhouseType:
         """Without what says only how it is stored, or that it may be NULL."""
         if self.name in _WRAPPERS:
-            return Type.of(self.arguments[0]).bare
+            return ClickhouseType.of(self.arguments[0]).bare
         if self.name == "SimpleAggregateFunction":
-            return Type.of(self.arguments[1]).bare
+            return ClickhouseType.of(self.arguments[1]).bare
         return self
 
     @property
@@ -49,19 +49,21 @@ class Type:
         """Of an enumeration: the texts that it takes."""
         return tuple(_text(argument.rpartition("=")[0].strip()) for argument in self.arguments)
 
-    def elements(self) -> Iterator[tuple[str, Type]]:
+    def elements(self) -> Iterator[tuple[str, ClickhouseType]]:
         """Of a tuple: names, counted from 1 where there are none, and types."""
         for number, argument in enumerate(self.arguments, 1):
             named = _ELEMENT.match(argument.strip())
             name = unquote(named[1]) if named else str(number)
-            yield name, Type.of(named[2] if named else argument)
+            yield name, ClickhouseType.of(named[2] if named else argument)
 
-    def inside(self) -> Iterator[Type]:
+    def inside(self) -> Iterator[ClickhouseType]:
         """This type and all it is made of, bare."""
         bare = self.bare
         yield bare
         if bare.name in {"Array", "Map"}:
-            yield from chain.from_iterable(Type.of(each).inside() for each in bare.arguments)
+            yield from chain.from_iterable(
+                ClickhouseType.of(each).inside() for each in bare.arguments
+            )
         elif bare.name in {"Tuple", "Nested"}:
             yield from chain.from_iterable(each.inside() for _, each in bare.elements())
 

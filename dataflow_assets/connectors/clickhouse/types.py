@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import literal, quote
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.contracts import Kind, TypeRow, checked_name, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.types.table import TypeRule, typed_field
@@ -123,7 +123,7 @@ def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
 
     Types with one of `as_json` inside are JSON text.
     """
-    kind = Type.of(text)
+    kind = ClickhouseType.of(text)
     arrow, mark = (_TEXT, Kind.JSON) if _is_json(kind, as_json) else _arrow(name, kind)
     notes = {CLICKHOUSE_TYPE: text.encode()}
     return typed_field(checked_name(name), arrow, mark, nullable=kind.nullable, notes=notes)
@@ -131,7 +131,7 @@ def field(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> pa.Field:
 
 def select_expression(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) -> str:
     """The expression whose values are those of `field`."""
-    kind = Type.of(text)
+    kind = ClickhouseType.of(text)
     if _is_json(kind, as_json):
         return f"toJSONString({quote(name)})"
     cast = _cast(kind)
@@ -140,7 +140,7 @@ def select_expression(name: str, text: str, as_json: Sequence[str] = JSON_TEXT) 
 
 def digits(text: str) -> int | None:
     """Returns how many digits of a second a point in time keeps; None of what is none."""
-    bare = Type.of(text).bare
+    bare = ClickhouseType.of(text).bare
     if bare.name == "DateTime64":
         return fraction(bare)
     return 0 if bare.name in {*DAYS, "DateTime", "DateTime32"} else None
@@ -172,14 +172,14 @@ def _type_declaration(arrow: pa.DataType, kind: Kind | None) -> str:
     return _SIMPLE.get(arrow, "String")
 
 
-def _is_json(kind: Type, as_json: Sequence[str]) -> bool:
+def _is_json(kind: ClickhouseType, as_json: Sequence[str]) -> bool:
     return any(each.name in as_json or not _has_names(each) for each in kind.inside())
 
 
-def _has_names(kind: Type) -> bool:
+def _has_names(kind: ClickhouseType) -> bool:
     if kind.name != "Map":
         return True
-    rule = _BY_NAME.get(Type.of(kind.arguments[0]).bare.name)
+    rule = _BY_NAME.get(ClickhouseType.of(kind.arguments[0]).bare.name)
     return rule is not None and (rule.arrow in (_TEXT, pa.date32()) or _is_integer(rule.arrow))
 
 
@@ -187,12 +187,12 @@ def _is_integer(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_integer(arrow))
 
 
-def _arrow(name: str, kind: Type) -> tuple[pa.DataType, Kind | None]:
+def _arrow(name: str, kind: ClickhouseType) -> tuple[pa.DataType, Kind | None]:
     bare = kind.bare
     if bare.name == "Array":
-        return pa.list_(_element("item", name, Type.of(bare.arguments[0]))), None
+        return pa.list_(_element("item", name, ClickhouseType.of(bare.arguments[0]))), None
     if bare.name == "Map":
-        key, item = map(Type.of, bare.arguments)
+        key, item = map(ClickhouseType.of, bare.arguments)
         return pa.map_(_arrow(name, key)[0], _element("value", name, item)), None
     if bare.name in {"Tuple", "Nested"}:
         found = pa.struct([_element(label, name, each) for label, each in bare.elements()])
@@ -211,21 +211,21 @@ def _arrow(name: str, kind: Type) -> tuple[pa.DataType, Kind | None]:
     return rule.arrow, rule.kind
 
 
-def _element(label: str, column: str, kind: Type) -> pa.Field:
+def _element(label: str, column: str, kind: ClickhouseType) -> pa.Field:
     return typed_field(label, *_arrow(column, kind), nullable=kind.nullable)
 
 
-def _cast(kind: Type) -> str:
+def _cast(kind: ClickhouseType) -> str:
     """The type that a value is selected as, spelled as ClickHouse does."""
     bare = kind.bare
     if bare.name == "Array":
-        text = f"Array({_cast(Type.of(bare.arguments[0]))})"
+        text = f"Array({_cast(ClickhouseType.of(bare.arguments[0]))})"
     elif bare.name in {"Tuple", "Nested"}:
         named = [f"{quote(label)} {_cast(each)}" for label, each in bare.elements()]
         text = f"Tuple({', '.join(named)})"
         text = text if bare.name == "Tuple" else f"Array({text})"
     elif bare.name == "Map":
-        text = f"Map({', '.join(_cast(Type.of(each)) for each in bare.arguments)})"
+        text = f"Map({', '.join(_cast(ClickhouseType.of(each)) for each in bare.arguments)})"
     elif bare.name == "DateTime64":
         text = f"DateTime64({9 if fraction(bare) > 6 else 6}, 'UTC')"
     else:
@@ -234,13 +234,13 @@ def _cast(kind: Type) -> str:
     return f"Nullable({text})" if kind.nullable and not text.startswith("Nullable(") else text
 
 
-def _decimal(kind: Type) -> tuple[int, int]:
+def _decimal(kind: ClickhouseType) -> tuple[int, int]:
     if kind.name in _DECIMALS:
         return _DECIMALS[kind.name], int(kind.arguments[0])
     precision, scale = (*map(int, kind.arguments), 0, 0)[:2]
     return precision or 10, scale
 
 
-def fraction(kind: Type) -> int:
+def fraction(kind: ClickhouseType) -> int:
     """Digits after the second of a DateTime64."""
     return int(kind.arguments[0]) if kind.arguments else 3

@@ -32,7 +32,7 @@ _SECOND = 10**9  # nanoseconds
 
 
 @dataclass(frozen=True)
-class Stored:
+class FilesStored:
     """A file of the folder as it is now; `changed`: nanoseconds since 1970, of S3 whole seconds."""
 
     name: str
@@ -47,7 +47,7 @@ class Folder:
         self._options, self._root = folder, folder.root
         self._files: Any = _s3(folder) if folder.on_s3 else fs.LocalFileSystem()
 
-    def files(self, below: str = "") -> list[Stored]:
+    def files(self, below: str = "") -> list[FilesStored]:
         """All files below a folder of the folder, by name; none where there is no such folder.
 
         On a disk, links to folders are not followed: they may lead round in circles.
@@ -71,17 +71,17 @@ class Folder:
             if self._files.get_file_info(bucket).type == fs.FileType.NotFound:
                 raise FileNotFoundError(f"Bucket '{bucket}' does not exist")
 
-    def stat(self, name: str) -> Stored | None:
+    def stat(self, name: str) -> FilesStored | None:
         """A file as it is now; None where there is none."""
         return self._as_stored(self._files.get_file_info(self._path(name)))
 
-    def _as_stored(self, info: fs.FileInfo) -> Stored | None:
+    def _as_stored(self, info: fs.FileInfo) -> FilesStored | None:
         if info.type != fs.FileType.File:
             return None
         changed = info.mtime_ns or 0
         if self._options.on_s3:  # some stores list milliseconds, and tell of one object seconds
             changed -= changed % _SECOND
-        return Stored(info.path[len(self._root) + 1 :], info.size, changed)
+        return FilesStored(info.path[len(self._root) + 1 :], info.size, changed)
 
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
@@ -233,5 +233,5 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
-def visible(files: list[Stored]) -> Iterator[Stored]:
+def visible(files: list[FilesStored]) -> Iterator[FilesStored]:
     return (one for one in files if not is_hidden(one.name) and one.size)

@@ -30,7 +30,7 @@ NAMES = (*sorted(_SIMPLE), "decimal(p,s)", "fixed(n)", "struct<a: type>", "list<
 _TOKEN = re.compile(r"\s*(not\s+null\b|[A-Za-z_][\w-]*|`[^`]+`|\d+|[<>(),:\[\]])\s*")
 
 
-class _Tokens:
+class _IcebergTokens:
     """The words of one type text."""
 
     def __init__(self, text: str) -> None:
@@ -64,7 +64,7 @@ class _Tokens:
 
 def parse_field(name: str, text: str) -> pa.Field:
     """The column that the text describes. Raises ValueError naming what is allowed."""
-    tokens = _Tokens(text)
+    tokens = _IcebergTokens(text)
     kind = _type(tokens)
     field = pa.field(name, kind, nullable=not _not_null(tokens))
     if tokens.next:
@@ -72,7 +72,7 @@ def parse_field(name: str, text: str) -> pa.Field:
     return field
 
 
-def _type(tokens: _Tokens) -> pa.DataType:
+def _type(tokens: _IcebergTokens) -> pa.DataType:
     word = tokens.take().lower()
     if word in _SIMPLE:
         return _SIMPLE[word]
@@ -86,7 +86,7 @@ def _type(tokens: _Tokens) -> pa.DataType:
     raise ValueError(f"unknown type {word!r}; allowed: {', '.join(NAMES)}")
 
 
-def _nested_type(word: str, tokens: _Tokens) -> pa.DataType:
+def _nested_type(word: str, tokens: _IcebergTokens) -> pa.DataType:
     tokens.take("<")
     if word == "list":
         kind = pa.list_(pa.field("element", _type(tokens)))
@@ -100,7 +100,7 @@ def _nested_type(word: str, tokens: _Tokens) -> pa.DataType:
     return kind
 
 
-def _members(tokens: _Tokens) -> Iterator[pa.Field]:
+def _members(tokens: _IcebergTokens) -> Iterator[pa.Field]:
     while True:
         name = tokens.take().strip("`")
         tokens.take(":")
@@ -111,11 +111,11 @@ def _members(tokens: _Tokens) -> Iterator[pa.Field]:
         tokens.take(",")
 
 
-def _not_null(tokens: _Tokens) -> bool:
+def _not_null(tokens: _IcebergTokens) -> bool:
     return bool(tokens.next.startswith("not") and tokens.take())
 
 
-def _numbers(tokens: _Tokens, count: int) -> list[int]:
+def _numbers(tokens: _IcebergTokens, count: int) -> list[int]:
     found: list[int] = []
     for sign in ("(", ",")[:count]:
         tokens.take(sign, "[") if sign == "(" else tokens.take(sign)

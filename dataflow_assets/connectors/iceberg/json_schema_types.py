@@ -25,7 +25,7 @@ from typing import Any
 from pyiceberg import types as ice
 
 from dataflow_assets.contracts import Kind
-from dataflow_assets.formats.json_schema_document import Node
+from dataflow_assets.formats.json_schema_document import JsonSchemaNode
 from dataflow_assets.sdk.types.comments import COMMENTS
 
 NO_ID = 0
@@ -52,7 +52,7 @@ Inside = tuple[Any, ...]
 _JSON: Typed = (ice.StringType(), COMMENTS[Kind.JSON])
 
 
-def columns(schema: Node) -> list[ice.NestedField]:
+def columns(schema: JsonSchemaNode) -> list[ice.NestedField]:
     """The columns of an object's properties, without ids.
 
     Called on the driver, once for each version of a schema that a table has not seen.
@@ -67,7 +67,7 @@ def columns(schema: Node) -> list[ice.NestedField]:
     return _members(root, "", ())
 
 
-def _members(node: Node, path: str, inside: Inside) -> list[ice.NestedField]:
+def _members(node: JsonSchemaNode, path: str, inside: Inside) -> list[ice.NestedField]:
     required = node.schema.get("required", ())
     found = []
     for name, one in node.schema["properties"].items():
@@ -79,14 +79,14 @@ def _members(node: Node, path: str, inside: Inside) -> list[ice.NestedField]:
     return found
 
 
-def _field(node: Node, name: str, path: str, inside: Inside) -> ice.NestedField:
+def _field(node: JsonSchemaNode, name: str, path: str, inside: Inside) -> ice.NestedField:
     place = f"{path}{name}"
     kinds, found = _kinds(node, f"property {place}")
     type_, doc = _column_type(kinds - {"null"}, found, place, inside)
     return ice.NestedField(NO_ID, name, type_, doc=doc, required="null" not in kinds)
 
 
-def _column_type(kinds: frozenset[str], node: Node, path: str, inside: Inside) -> Typed:
+def _column_type(kinds: frozenset[str], node: JsonSchemaNode, path: str, inside: Inside) -> Typed:
     if kinds == {"integer", "number"}:
         return ice.DoubleType(), None
     if len(kinds) != 1:
@@ -102,7 +102,7 @@ def _column_type(kinds: frozenset[str], node: Node, path: str, inside: Inside) -
     return make(node, path, inside) or _JSON
 
 
-def _object(node: Node, path: str, inside: Inside) -> Typed | None:
+def _object(node: JsonSchemaNode, path: str, inside: Inside) -> Typed | None:
     if node.schema.get("properties"):
         return ice.StructType(*_members(node, f"{path}.", inside)), None
     value = _element(node, "additionalProperties", "value", path, inside)
@@ -112,14 +112,16 @@ def _object(node: Node, path: str, inside: Inside) -> Typed | None:
     return ice.MapType(NO_ID, *given, value_required=value.required), None
 
 
-def _array(node: Node, path: str, inside: Inside) -> Typed | None:
+def _array(node: JsonSchemaNode, path: str, inside: Inside) -> Typed | None:
     element = _element(node, "items", "element", path, inside)
     if element is None or "prefixItems" in node.schema:
         return None
     return ice.ListType(NO_ID, element.field_type, element_required=element.required), None
 
 
-def _element(node: Node, key: str, name: str, path: str, inside: Inside) -> ice.NestedField | None:
+def _element(
+    node: JsonSchemaNode, key: str, name: str, path: str, inside: Inside
+) -> ice.NestedField | None:
     one = node.schema.get(key)
     if not isinstance(one, dict):
         return None
@@ -127,7 +129,7 @@ def _element(node: Node, key: str, name: str, path: str, inside: Inside) -> ice.
     return None if found.doc else found
 
 
-def _kinds(node: Node, where: str) -> tuple[frozenset[str], Node]:
+def _kinds(node: JsonSchemaNode, where: str) -> tuple[frozenset[str], JsonSchemaNode]:
     """The JSON types of a schema's values, and the schema that says more about them."""
     node = _resolve(node, where)
     found = node.schema if isinstance(node.schema, dict) else {}
@@ -147,7 +149,7 @@ def _kinds(node: Node, where: str) -> tuple[frozenset[str], Node]:
     return kinds, filled[0]
 
 
-def _check_listed(node: Node, kinds: frozenset[str], listing: Any, where: str) -> None:
+def _check_listed(node: JsonSchemaNode, kinds: frozenset[str], listing: Any, where: str) -> None:
     """Raises ValueError where a schema has properties beside those of the one that lists them."""
     if kinds - {"null"} != {"object"} or not isinstance(listing, dict):
         return
@@ -160,7 +162,7 @@ def _check_listed(node: Node, kinds: frozenset[str], listing: Any, where: str) -
             )
 
 
-def _names(node: Node, where: str) -> set[str]:
+def _names(node: JsonSchemaNode, where: str) -> set[str]:
     """The names, or patterns of names, of all properties that a schema tells of."""
     node = _follow(node, where)
     if not isinstance(node.schema, dict):
@@ -181,21 +183,21 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from ((keyword, part) for part in schema.get(keyword, {}).values())
 
 
-def _choice(node: Node, schema: Any, keyword: str, where: str) -> Node:
+def _choice(node: JsonSchemaNode, schema: Any, keyword: str, where: str) -> JsonSchemaNode:
     try:
         return node.choice(schema, keyword)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _follow(node: Node, where: str) -> Node:
+def _follow(node: JsonSchemaNode, where: str) -> JsonSchemaNode:
     try:
         return node.resolve()
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _resolve(node: Node, where: str) -> Node:
+def _resolve(node: JsonSchemaNode, where: str) -> JsonSchemaNode:
     found = _follow(node, where)
     if found.schema is False:
         raise ValueError(f"{where}: the schema false allows no value")

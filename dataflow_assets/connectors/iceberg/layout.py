@@ -46,7 +46,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Order:
+class IcebergOrder:
     """One column that rows are sorted by."""
 
     column: str
@@ -85,7 +85,7 @@ def _number(text: str, name: str, digits: str | None) -> int | None:
     return int(digits)
 
 
-def parse_order(text: str) -> Order:
+def parse_order(text: str) -> IcebergOrder:
     """The column and its direction. Nulls come first when ascending, last when descending."""
     found = _ORDER.fullmatch(text)
     if found is None:
@@ -95,4 +95,4 @@ def parse_order(text: str) -> Order:
         )
     descending = (found["way"] or "asc").lower() == "desc"
     first = not descending if found["nulls"] is None else found["nulls"].lower() == "first"
-    return Order(_unquote(found["column"]), descending, first)
+    return IcebergOrder(_unquote(found["column"]), descending, first)

@@ -106,7 +106,7 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Declared:
+class IcebergDeclared:
     """A table whose columns are declared with their field ids.
 
     `columns`: Iceberg's JSON of a schema, or where a registry has them. `partitions`: terms like
@@ -200,7 +200,7 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
         return None, ""
 
     @property
-    def declared(self) -> Declared | None:
+    def declared(self) -> IcebergDeclared | None:
         """How the table is made and changed; None where its columns come from the records."""
         return None
 

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.complaints import Complaints
-from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
-from dataflow_assets.connectors.kafka.consumer_groups import Groups
+from dataflow_assets.connectors.kafka.consumer_group import KafkaCommitted, KafkaGroup
+from dataflow_assets.connectors.kafka.consumer_groups import KafkaGroups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
-from dataflow_assets.connectors.kafka.shared_client import Client
+from dataflow_assets.connectors.kafka.shared_client import KafkaClient
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.errors.likely_names import suggestion
 
@@ -52,7 +52,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class KafkaBounds:
     """By partition: its first offset, its end, and how often it has had another leader by now."""
 
     lows: dict[int, int]
@@ -60,22 +60,22 @@ class Bounds:
     epochs: dict[int, int]
 
 
-class Broker:
+class KafkaBroker:
     """A warm connection to the cluster that holds the topic."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.cluster = cluster
         self.name = topic
-        self._groups: Groups | None = None
+        self._groups: KafkaGroups | None = None
 
     @property
     def bootstrap(self) -> str:
         return self.cluster.bootstrap
 
     @cached_property
-    def _client(self) -> Client:
+    def _client(self) -> KafkaClient:
         """It has no `close`: it ends with the last reference, so nothing else may keep one."""
-        return Client.of(self.cluster)
+        return KafkaClient.of(self.cluster)
 
     @property
     def admin(self) -> AdminClient:
@@ -139,11 +139,11 @@ class Broker:
         asked = self._partitions(topic)
         return self._list_offsets(asked, wanted, committed=committed) if asked else []
 
-    def bounds(self, topic: Topic) -> Bounds:
+    def bounds(self, topic: Topic) -> KafkaBounds:
         """Returns where each partition begins and ends for readers of committed records."""
         lows, ends = self._ask_offsets(self._partitions(topic), [EARLIEST, LATEST], committed=True)
         epochs = {p: one.leader_epoch for p, one in enumerate(ends)}
-        return Bounds(
+        return KafkaBounds(
             {p: one.offset for p, one in enumerate(lows)},
             {p: one.offset for p, one in enumerate(ends)},
             {p: epoch for p, epoch in epochs.items() if epoch is not None},
@@ -171,9 +171,9 @@ class Broker:
 
         return self._patiently("listing offsets", ask, PATIENCE)
 
-    def committed_offsets(self, group: str, topic: Topic) -> dict[int, Committed]:
+    def committed_offsets(self, group: str, topic: Topic) -> dict[int, KafkaCommitted]:
         """Returns what the group has committed, by partition."""
-        with closing(Group(self._client.settings, group)) as asked:
+        with closing(KafkaGroup(self._client.settings, group)) as asked:
             partitions = range(topic.partitions)
             return self._patiently(
                 f"reading the offsets of group {group} for",
@@ -204,7 +204,7 @@ class Broker:
     ) -> None:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
         if self._groups is None:
-            self._groups = Groups.join(self.cluster, self._client.settings)
+            self._groups = KafkaGroups.join(self.cluster, self._client.settings)
         self._groups.commit(group, self.name, offsets, mark, epochs or {})
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ _UNKNOWN = -1  # the protocol's epoch of a leader that nobody has told
 
 
 @dataclass(frozen=True)
-class Committed:
+class KafkaCommitted:
     """What a consumer group has stored for one partition."""
 
     offset: int
@@ -42,7 +42,7 @@ class Committed:
     """Of the partition's leader when the offset was stored, where that was told."""
 
 
-class Group:
+class KafkaGroup:
     """Reads and stores offsets. Storing is begun, never waited for; a refusal is logged once."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Group:
 
     def committed_offsets(
         self, topic: str, partitions: Iterable[int], seconds: float
-    ) -> dict[int, Committed]:
+    ) -> dict[int, KafkaCommitted]:
         """Returns offsets by partition; partitions without an offset are left out.
 
         Raises:
@@ -74,7 +74,7 @@ class Group:
         for failed in (one.error for one in found if one.error is not None):
             raise KafkaException(failed)
         return {
-            one.partition: Committed(one.offset, one.metadata or "", _epoch(one))
+            one.partition: KafkaCommitted(one.offset, one.metadata or "", _epoch(one))
             for one in found
             if one.offset >= 0
         }

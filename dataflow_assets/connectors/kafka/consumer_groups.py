@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.consumer_group import CLOSE_SECONDS, Group
+from dataflow_assets.connectors.kafka.consumer_group import CLOSE_SECONDS, KafkaGroup
 
 MOST = 4  # clients that stay; many flows name no group of their own and share one
 
 
-class Groups:
+class KafkaGroups:
     """The clients of one cluster. Whoever joins has to leave."""
 
     _joining = threading.Lock()
-    _open: ClassVar[dict[tuple[int, Cluster], Groups]] = {}
+    _open: ClassVar[dict[tuple[int, Cluster], KafkaGroups]] = {}
 
     def __init__(self, cluster: Cluster, settings: Mapping[str, Any]) -> None:
         self._key = os.getpid(), cluster
@@ -30,10 +30,10 @@ class Groups:
         self.users = 0
         self._refusals: set[str] = set()
         self._lock = threading.Lock()
-        self._groups: dict[str, Group] = {}  # the one used last comes last
+        self._groups: dict[str, KafkaGroup] = {}  # the one used last comes last
 
     @classmethod
-    def join(cls, cluster: Cluster, settings: Mapping[str, Any]) -> Groups:
+    def join(cls, cluster: Cluster, settings: Mapping[str, Any]) -> KafkaGroups:
         """Returns those of the cluster; `settings` are those of a client of it."""
         with cls._joining:
             key = os.getpid(), cluster
@@ -66,7 +66,7 @@ class Groups:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
         with self._lock:  # who is closed is out of the dictionary first
             known = self._groups.pop(group, None)
-            self._groups[group] = known or Group(self._settings, group, self._refusals)
+            self._groups[group] = known or KafkaGroup(self._settings, group, self._refusals)
             self._groups[group].commit(topic, offsets, mark, epochs)
             over = [*self._groups][:-MOST]
             unused = [self._groups.pop(name) for name in over]

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unt
     ResourceType,
 )
 
-from dataflow_assets.connectors.kafka.client import LATEST, PATIENCE, TIMEOUT, Broker, Topic
+from dataflow_assets.connectors.kafka.client import LATEST, PATIENCE, TIMEOUT, KafkaBroker, Topic
 from dataflow_assets.connectors.kafka.errors import code
 from dataflow_assets.connectors.kafka.shared_client import LIST_SECONDS
 from dataflow_assets.errors import PermanentError, TransientError
@@ -26,7 +26,7 @@ BROKERS_OWN = -1  # the broker's default for partitions and for replicas
 
 
 @dataclass(frozen=True)
-class Rules:
+class KafkaRules:
     """What a topic takes: bytes of a batch of records, and whether every record needs a key."""
 
     most_bytes: int
@@ -50,7 +50,7 @@ class HiddenTopic(PermanentError):
     """This client may not see the topic, if there is one: brokers with rights do not say."""
 
 
-class TopicAdmin(Broker):
+class TopicAdmin(KafkaBroker):
     """One topic with everything that can be done to it; the name need not exist yet."""
 
     def find(self, patience: float = 0.0) -> Topic | None:
@@ -113,17 +113,17 @@ class TopicAdmin(Broker):
                 )
             time.sleep(0.05)
 
-    def rules(self) -> Rules:
+    def rules(self) -> KafkaRules:
         """Returns what the topic takes, by its configuration."""
         asked = ConfigResource(ResourceType.TOPIC, self.name)
 
-        def ask() -> Rules:
+        def ask() -> KafkaRules:
             (answer,) = self.admin.describe_configs([asked], request_timeout=TIMEOUT).values()
             found = {name: entry.value for name, entry in answer.result(TIMEOUT + 1).items()}
             policies = (found.get("cleanup.policy") or "delete").split(",")
             most = int(found.get("max.message.bytes") or 1_048_588)
             before, after = (_most(found, way) for way in ("before", "after"))
-            return Rules(most, "compact" in policies, "delete" in policies, before, after)
+            return KafkaRules(most, "compact" in policies, "delete" in policies, before, after)
 
         return self._patiently("reading the configuration of", ask, PATIENCE)
 

@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Seen:
+class KafkaSeen:
     """One record: milliseconds since 1970 (negative: unknown) and its size."""
 
     timestamp: int
@@ -58,7 +58,7 @@ class Peek:
         with self._consumers.assign(wanted) as consumer:
             yield consumer
 
-    def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
+    def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[KafkaSeen]]:
         """A few records from each position on; none where the log ends.
 
         A partition that has not answered in time is left out.
@@ -66,7 +66,7 @@ class Peek:
         found = self.look_at(self._places(positions), seconds)
         return {partition: records for (_, partition), records in found.items()}
 
-    def look_at(self, places: Mapping[Where, int], seconds: float) -> dict[Where, list[Seen]]:
+    def look_at(self, places: Mapping[Where, int], seconds: float) -> dict[Where, list[KafkaSeen]]:
         """The same for any topics of the cluster, all of them together."""
         if not places:
             return {}
@@ -132,15 +132,15 @@ class Peek:
 
 def _gather(
     consumer: Consumer, places: Mapping[Where, int], deadline: float
-) -> dict[Where, list[Seen]]:
-    found: dict[Where, list[Seen]] = {where: [] for where in places}
+) -> dict[Where, list[KafkaSeen]]:
+    found: dict[Where, list[KafkaSeen]] = {where: [] for where in places}
     awaited = set(places)
     while awaited and (left := deadline - time.monotonic()) > 0:
         first = consumer.poll(left)
         for message in [*([] if first is None else [first]), *consumer.consume(MOST, 0.002)]:
             where, error = (message.topic() or "", _partition(message)), message.error()
             if error is None:
-                found[where].append(Seen(message.timestamp()[1], len(message)))
+                found[where].append(KafkaSeen(message.timestamp()[1], len(message)))
             elif error.code() == _OUT_OF_RANGE:
                 where = message.topic() or "", message.partition() or 0
                 consumer.incremental_unassign([TopicPartition(*where)])

@@ -63,7 +63,7 @@ _ADVICE = {
 }
 
 
-class Refusals:
+class KafkaRefusals:
     """Keeps why the first record was not delivered: a commit only says that one was not."""
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class Fenced(TransientError):
     """Another producer has the transactional id: a newer driver's, or our own next attempt's."""
 
 
-class Transaction:
+class KafkaTransaction:
     """A producer that is the only one of its name once it was made, and its transaction."""
 
     def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, Any]) -> None:
         self._bootstrap, self._name = cluster.bootstrap, name
-        self._complaints, self._refusals = Complaints(cluster), Refusals()
+        self._complaints, self._refusals = Complaints(cluster), KafkaRefusals()
         self._batches: deque[int] = deque(maxlen=WAITING)
         most = int(settings["transaction.timeout.ms"])
         own = {

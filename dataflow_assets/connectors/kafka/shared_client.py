@@ -29,7 +29,7 @@ CLIENT: dict[str, Any] = {
 }
 
 
-class Client:
+class KafkaClient:
     """A connection to a cluster, shared by all topics that are asked about.
 
     Each has threads and descriptors of its own: one per topic would use up those of a process that
@@ -37,7 +37,7 @@ class Client:
     """
 
     _lock = threading.Lock()
-    _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], Client]] = WeakValueDictionary()
+    _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], KafkaClient]] = WeakValueDictionary()
 
     def __init__(self, cluster: Cluster) -> None:
         self.complaints = Complaints(cluster)
@@ -46,7 +46,7 @@ class Client:
         self._names: tuple[float, tuple[str, ...]] = (-LISTED, ())
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Client:
+    def of(cls, cluster: Cluster) -> KafkaClient:
         """The one of this process: a forked one cannot use its parent's."""
         if cluster.tls is not None and not cluster.tls.verify:
             warn_unchecked(f"kafka {cluster.bootstrap}")

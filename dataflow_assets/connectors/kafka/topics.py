@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 
-from dataflow_assets.connectors.kafka.client import PATIENCE, TIMEOUT, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.client import PATIENCE, TIMEOUT, KafkaBroker, Place, Topic
 from dataflow_assets.connectors.kafka.errors import settles
 from dataflow_assets.errors import DataflowError, PermanentError
 
@@ -23,7 +23,7 @@ Key = TypeVar("Key")
 Offsets = dict[int, int]
 
 
-def describe(brokers: Sequence[Broker], patience: float) -> list[Topic | DataflowError]:
+def describe(brokers: Sequence[KafkaBroker], patience: float) -> list[Topic | DataflowError]:
     """Each broker's topic as it is now; one that is not there may come for so many seconds."""
 
     def ask(names: Sequence[str]) -> dict[str, Topic | Exception]:
@@ -40,7 +40,7 @@ def describe(brokers: Sequence[Broker], patience: float) -> list[Topic | Dataflo
 
 
 def offsets(
-    topics: Sequence[tuple[Broker, Topic]], *places: Place, committed: bool = True
+    topics: Sequence[tuple[KafkaBroker, Topic]], *places: Place, committed: bool = True
 ) -> list[list[Offsets] | DataflowError]:
     """For each topic, and for each of the places, the offset of every partition."""
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -77,7 +77,7 @@ def _by_topic(
 
 def _ask(
     what: str,
-    brokers: Sequence[Broker],
+    brokers: Sequence[KafkaBroker],
     ask: Callable[[Sequence[str]], Mapping[str, Answer | Exception]],
     patience: float,
 ) -> list[Answer | DataflowError]:
@@ -98,13 +98,13 @@ def _ask(
     return [_result(what, broker, found[broker.name]) for broker in brokers]
 
 
-def _result(what: str, broker: Broker, answer: Answer | Exception) -> Answer | DataflowError:
+def _result(what: str, broker: KafkaBroker, answer: Answer | Exception) -> Answer | DataflowError:
     if isinstance(answer, DataflowError):  # of all of them: each has one of its own to raise
         return type(answer)(*answer.args)
     return broker.meaning(what, answer) if isinstance(answer, Exception) else answer
 
 
-def _outcomes(broker: Broker, asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
+def _outcomes(broker: KafkaBroker, asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
     deadline = time.monotonic() + TIMEOUT + 1
     for key, answer in asked.items():
         try:

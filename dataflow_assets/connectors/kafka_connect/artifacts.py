@@ -77,14 +77,14 @@ class Artifact(Spec):
         return replace(found, repository=(self.repository or "").rstrip("/"))
 
 
-class Placed(NamedTuple):
+class ConnectPlaced(NamedTuple):
     """Where plugins are on this machine. `folders`: of one plugin each; `jars`: of one more."""
 
     folders: list[str]
     jars: list[str]
 
 
-def fetch_files(artifacts: Sequence[Artifact]) -> Placed:
+def fetch_files(artifacts: Sequence[Artifact]) -> ConnectPlaced:
     """The files of artifacts, fetched where they are missing.
 
     Called by the driver before it starts a connector: each hash is compared each time, those of
@@ -96,7 +96,7 @@ def fetch_files(artifacts: Sequence[Artifact]) -> Placed:
     """
     files = [(one, _file(one)) for one in artifacts]
     folders = [str(_unpack(file)) for one, file in files if one.jar.packaging != "jar"]
-    return Placed(folders, [str(file) for one, file in files if one.jar.packaging == "jar"])
+    return ConnectPlaced(folders, [str(file) for one, file in files if one.jar.packaging == "jar"])
 
 
 def _file(artifact: Artifact) -> Path:

@@ -16,7 +16,12 @@ from typing import IO
 
 from dataflow_assets.connectors.kafka_connect.artifacts import fetch_files
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
-from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
+from dataflow_assets.connectors.kafka_connect.host.protocol import (
+    ConnectOrder,
+    Event,
+    decode,
+    encode,
+)
 from dataflow_assets.connectors.kafka_connect.mask import Mask
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
 from dataflow_assets.contracts import Limit
@@ -37,7 +42,7 @@ _MOST_LINES = 10_000  # of the log that wait: a connector may log much before it
 class HostProcess:
     """One run of a connector. It ends with this process, however that ends."""
 
-    def __init__(self, order: Order, hidden: Iterable[str]) -> None:
+    def __init__(self, order: ConnectOrder, hidden: Iterable[str]) -> None:
         self._order = order
         self._hidden = frozenset(hidden)
         self._mask = Mask(self._hidden)
@@ -186,7 +191,7 @@ def order_of(
     *,
     spool_id: str,
     position: int,
-) -> Order:
+) -> ConnectOrder:
     """What the host learns of a source with its secrets in place; its artifacts are fetched.
 
     `jars`: of Connect itself.
@@ -194,7 +199,7 @@ def order_of(
     `spool_id`, `position`: the spool that the flow has read so far, and up to which part.
     """
     fetched = fetch_files(source.artifacts)
-    return Order(
+    return ConnectOrder(
         connector=source.connector_class,
         config=source.properties,
         hidden=sorted(source.hidden_keys),

@@ -13,7 +13,7 @@ EMPTIED = "0" * 8
 """The token of a part whose records were thrown away."""
 
 
-class Part(msgspec.Struct, frozen=True, order=True):
+class ConnectPart(msgspec.Struct, frozen=True, order=True):
     """A part, as its name says."""
 
     number: int
@@ -27,7 +27,7 @@ class Part(msgspec.Struct, frozen=True, order=True):
     Zeros: its records were thrown away."""
 
     @classmethod
-    def parse(cls, name: str) -> Part | None:
+    def parse(cls, name: str) -> ConnectPart | None:
         """Returns what the name of a file says; None for other files."""
         found = _NAME.fullmatch(name)
         if found is None:
@@ -41,14 +41,14 @@ class Part(msgspec.Struct, frozen=True, order=True):
         return f"{self.number:012}-{sizes}-{self.token}.parquet"
 
 
-def still_open(parts: Sequence[Part]) -> list[Part]:
+def still_open(parts: Sequence[ConnectPart]) -> list[ConnectPart]:
     """Behind which their tasks have sealed nothing that a connector can go on behind."""
     goes_on = [part for part in parts if not part.open and part.token != EMPTIED]
     closed = {part.task: part.number for part in goes_on}
     return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]
 
 
-def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
+def without_gap(parts: Sequence[ConnectPart], first: int) -> list[ConnectPart]:
     """Returns those in front of the first number that is missing, from `first` on.
 
     A folder that is listed while parts come may show a part without an older one.
@@ -57,7 +57,7 @@ def without_gap(parts: Sequence[Part], first: int) -> list[Part]:
     return [part for _, part in takewhile(lambda one: one[0] == one[1].number, numbered)]
 
 
-def published_parts(parts: Sequence[Part]) -> list[Part]:
+def published_parts(parts: Sequence[ConnectPart]) -> list[ConnectPart]:
     """Returns those in front of the first that is still open."""
     waiting = still_open(parts)
     return [part for part in parts if not waiting or part.number < waiting[0].number]

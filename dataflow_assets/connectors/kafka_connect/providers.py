@@ -44,7 +44,7 @@ _THERE = {
 }
 
 
-class Reference(NamedTuple):
+class ConnectReference(NamedTuple):
     """One reference. `text`: as it is written. `path`: empty where it has none."""
 
     text: str
@@ -53,10 +53,10 @@ class Reference(NamedTuple):
     key: str
 
 
-def references(value: str) -> Iterator[Reference]:
+def references(value: str) -> Iterator[ConnectReference]:
     """Returns those in a value, in their order."""
     for found in _REFERENCE.finditer(value):
-        yield Reference(found[0], found[1], found[2] or "", found[3])
+        yield ConnectReference(found[0], found[1], found[2] or "", found[3])
 
 
 def is_reference(value: str) -> bool:
@@ -144,7 +144,7 @@ def _wrong_references(config: Config) -> Iterator[tuple[str, str]]:
                 yield key, reason
 
 
-def _wrong_place(provider: Provider, one: Reference) -> str:
+def _wrong_place(provider: Provider, one: ConnectReference) -> str:
     """Why a reference of this provider cannot be; empty where it can."""
     if not provider.reads_files:
         return f"a reference must be ${{{one.provider}:NAME}}" if one.path else ""
@@ -156,5 +156,5 @@ def _wrong_place(provider: Provider, one: Reference) -> str:
     return f"{outside(path)}; secrets may also be below the folder {FOLDER}"
 
 
-def _file(provider: Provider, one: Reference) -> str:
+def _file(provider: Provider, one: ConnectReference) -> str:
     return f"{one.path}/{one.key}" if provider.kind == "DirectoryConfigProvider" else one.path

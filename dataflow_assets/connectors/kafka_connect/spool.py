@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from dataflow_assets.connectors.kafka_connect.errors import other_spool
 from dataflow_assets.connectors.kafka_connect.parts import (
     EMPTIED,
-    Part,
+    ConnectPart,
     published_parts,
     still_open,
 )
@@ -52,7 +52,7 @@ _OFFSETS, _PLAIN, _SCHEMAS = b"dataflow.offsets", b"dataflow.plain", b"dataflow.
 _PATIENCE = 0.1  # seconds between two tries to get the lock
 
 
-class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
+class ConnectOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     """A source offset, and the task that has delivered it last."""
 
     task: int
@@ -69,11 +69,11 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.value if self.seen is None else self.seen
 
 
-Offsets = Mapping[str, Offset]
+Offsets = Mapping[str, ConnectOffset]
 """By the source partition, as JSON whose keys are sorted."""
 
 
-class State(msgspec.Struct, frozen=True):
+class ConnectState(msgspec.Struct, frozen=True):
     """What the folder holds. `id`: another one for each beginning from an empty folder."""
 
     id: str
@@ -81,7 +81,7 @@ class State(msgspec.Struct, frozen=True):
     """The class that has delivered it."""
     first: int = 1
     """Number of the first part that is not forgotten."""
-    offsets: dict[str, Offset] = {}
+    offsets: dict[str, ConnectOffset] = {}
     """Before that part."""
 
 
@@ -111,38 +111,40 @@ class Spool:
                 time.sleep(_PATIENCE)
             yield
 
-    def state(self) -> State | None:
+    def state(self) -> ConnectState | None:
         """None where nothing was ever begun here."""
         try:
             text = (self.folder / "state.json").read_bytes()
         except FileNotFoundError:
             return None
         try:
-            return decode_json(text, State)
+            return decode_json(text, ConnectState)
         except msgspec.MsgspecError as error:
             raise PermanentError(f"{self.folder}/state.json cannot be read: {error}") from None
 
-    def begin(self, connector: str, offsets: Offsets) -> State:
+    def begin(self, connector: str, offsets: Offsets) -> ConnectState:
         """In a folder without state; the connector goes on behind the offsets. Needs the lock."""
-        state = State(uuid.uuid4().hex, connector, 1, dict(offsets))
+        state = ConnectState(uuid.uuid4().hex, connector, 1, dict(offsets))
         with self._noting():
             self._write(state)
         return state
 
-    def parts(self, after: int = 0) -> list[Part]:
+    def parts(self, after: int = 0) -> list[ConnectPart]:
         """The sealed parts with higher numbers, in their order."""
         try:
             names = [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
             return []
-        return sorted(part for part in map(Part.parse, names) if part and part.number > after)
+        return sorted(
+            part for part in map(ConnectPart.parse, names) if part and part.number > after
+        )
 
-    def published_parts(self, after: int = 0) -> list[Part]:
+    def published_parts(self, after: int = 0) -> list[ConnectPart]:
         return published_parts(self.parts(after))
 
     def seal(
         self,
-        part: Part,
+        part: ConnectPart,
         rows: pa.Table,
         offsets: Offsets,
         *,
@@ -174,24 +176,24 @@ class Spool:
         unfinished.rename(self.folder / part.name)
         sync(self.folder)
 
-    def read(self, part: Part) -> pq.ParquetFile:
+    def read(self, part: ConnectPart) -> pq.ParquetFile:
         return pq.ParquetFile(self.folder / part.name)
 
-    def sealed_at(self, part: Part) -> float | None:
+    def sealed_at(self, part: ConnectPart) -> float | None:
         """In seconds since 1970; None where it was forgotten."""
         try:
             return (self.folder / part.name).stat().st_mtime
         except FileNotFoundError:
             return None
 
-    def offsets(self, parts: Iterable[Part], before: Offsets) -> dict[str, Offset]:
+    def offsets(self, parts: Iterable[ConnectPart], before: Offsets) -> dict[str, ConnectOffset]:
         found = dict(before)
         for part in parts:
             footer = pq.read_schema(self.folder / part.name).metadata
-            found |= decode_json(footer[_OFFSETS], dict[str, Offset])
+            found |= decode_json(footer[_OFFSETS], dict[str, ConnectOffset])
         return found
 
-    def end(self) -> tuple[int, dict[str, Offset]]:
+    def end(self) -> tuple[int, dict[str, ConnectOffset]]:
         """Number of the last sealed part, and the offsets behind all of them. Needs the lock.
 
         The driver may forget parts meanwhile: it notes that before it deletes them.
@@ -211,7 +213,9 @@ class Spool:
             if state is None or upto < state.first:
                 return
             done = [part for part in self.parts(state.first - 1) if part.number <= upto]
-            noted = State(state.id, state.connector, upto + 1, self.offsets(done, state.offsets))
+            noted = ConnectState(
+                state.id, state.connector, upto + 1, self.offsets(done, state.offsets)
+            )
             self._write(noted)
             for part in done:
                 (self.folder / part.name).unlink(missing_ok=True)
@@ -231,7 +235,7 @@ class Spool:
             if state is not None and part.number < state.first:
                 (self.folder / part.name).unlink(missing_ok=True)
         for part in still_open(self.parts()):
-            empty = Part(part.number, part.task, 0, 0, open=False, token=EMPTIED)
+            empty = ConnectPart(part.number, part.task, 0, 0, open=False, token=EMPTIED)
             self.seal(empty, SCHEMA.empty_table(), {})
             (self.folder / part.name).unlink()
 
@@ -242,7 +246,7 @@ class Spool:
             fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
             yield
 
-    def _write(self, state: State) -> None:
+    def _write(self, state: ConnectState) -> None:
         unfinished = self.folder / f".state.json.{uuid.uuid4().hex}"
         with unfinished.open("wb") as file:
             file.write(msgspec.json.encode(state))

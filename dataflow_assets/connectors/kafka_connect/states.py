@@ -25,7 +25,7 @@ WRITTEN = 2.0  # seconds until states are written again that have not changed
 _SILENT = 30.0  # seconds
 
 
-class States(msgspec.Struct, frozen=True):
+class ConnectStates(msgspec.Struct, frozen=True):
     """Those of one process, at one moment."""
 
     connector: Name
@@ -44,7 +44,7 @@ def write(folder: Path, connector: Name, tasks: list[Name]) -> None:
     """Called by the host every two seconds, and when a state changes. A full disk is no error."""
     unfinished = folder / f".{_FILE}"
     with suppress(OSError):
-        unfinished.write_bytes(msgspec.json.encode(States(connector, tasks, time.time())))
+        unfinished.write_bytes(msgspec.json.encode(ConnectStates(connector, tasks, time.time())))
         unfinished.rename(folder / _FILE)
 
 
@@ -63,7 +63,7 @@ def read(folder: Path) -> Mapping[str, str]:
     Called by whoever looks how far a flow is, on any machine that sees the folder.
     """
     try:
-        found = decode_json((folder / _FILE).read_bytes(), States)
+        found = decode_json((folder / _FILE).read_bytes(), ConnectStates)
     except (OSError, msgspec.MsgspecError):
         return {}
     if time.time() - found.at <= _SILENT:
@@ -73,7 +73,7 @@ def read(folder: Path) -> Mapping[str, str]:
     return dict(found.lines()) | {"connector": _long_ago(found)}
 
 
-def _long_ago(found: States) -> str:
+def _long_ago(found: ConnectStates) -> str:
     if found.connector != "FAILED":
         return found.connector
     return f"FAILED at {datetime.fromtimestamp(found.at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from dataflow_assets.connectors.kinesis.client import HashKeys, Record
+from dataflow_assets.connectors.kinesis.client import HashKeys, KinesisRecord
 
 _MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST = 16  # bytes
@@ -25,13 +25,13 @@ _DIGEST = 16  # bytes
 class Contents:
     """What one record of a shard has in it."""
 
-    records: Sequence[Record]
+    records: Sequence[KinesisRecord]
     """User records, whose numbers are that of the aggregate and their place in it: `4957-0`."""
     foreign: int = 0
     """How many were left out, because their hash keys are those of other shards."""
 
 
-def deaggregate(record: Record, keys: HashKeys) -> Contents:
+def deaggregate(record: KinesisRecord, keys: HashKeys) -> Contents:
     """Takes an aggregate apart.
 
     Called by the driver, which counts, and by tasks, which store.

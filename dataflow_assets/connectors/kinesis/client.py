@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dataflow_assets.connectors.kinesis.errors import EXPIRED, THROTTLED, Failure, failing
+from dataflow_assets.connectors.kinesis.errors import EXPIRED, THROTTLED, KinesisFailure, failing
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
 from dataflow_assets.sdk.server_failure import translate_errors
 
@@ -58,7 +58,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Record:
+class KinesisRecord:
     """A record. `arrived`: ms since 1970, by the clock of the service; approximate, says AWS."""
 
     sequence: str
@@ -70,10 +70,10 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Page:
+class KinesisPage:
     """What one request has brought."""
 
-    records: Sequence[Record]
+    records: Sequence[KinesisRecord]
     at_tip: bool
     """There is nothing behind these records now."""
     ended: bool
@@ -82,7 +82,7 @@ class Page:
     """Milliseconds from these records to the tip."""
 
 
-class Stream:
+class KinesisStream:
     """A stream, connected. May be used by several threads at a time."""
 
     def __init__(self, source: KinesisSourceOptions) -> None:
@@ -114,7 +114,7 @@ class Stream:
             asked = {"NextToken": following} if following else {}
         return found
 
-    def pages(self, shard: str, begin: Mapping[str, Any], most: int) -> Iterator[Page]:
+    def pages(self, shard: str, begin: Mapping[str, Any], most: int) -> Iterator[KinesisPage]:
         """The records of a shard from an iterator's beginning on, page after page.
 
         Ends behind the last record of a closed shard only: at the tip of an open one the caller
@@ -143,7 +143,7 @@ class Stream:
             iterator = answer.get("NextShardIterator")
             full = len(records) == min(most, MOST_RECORDS)
             behind = int(answer.get("MillisBehindLatest", 0))
-            yield Page(records, not full and not behind, iterator is None, behind)
+            yield KinesisPage(records, not full and not behind, iterator is None, behind)
             _rest(asked, sum(len(record.data) for record in records))
 
     def keeps(self, shard: str, sequence: str) -> bool:
@@ -171,7 +171,7 @@ class Stream:
                             ShardIterator=iterator, Limit=most
                         )
                         return answer
-                except Failure as failure:
+                except KinesisFailure as failure:
                     if failure.code == EXPIRED:
                         raise _Expired from None
                     if failure.code not in THROTTLED or time.monotonic() > until:
@@ -197,9 +197,9 @@ def _shard(found: Mapping[str, Any]) -> Shard:
     return Shard(found["ShardId"], known, closed, HashKeys(*map(int, ends)))
 
 
-def _record(found: Mapping[str, Any]) -> Record:
+def _record(found: Mapping[str, Any]) -> KinesisRecord:
     arrived: datetime = found["ApproximateArrivalTimestamp"]
-    return Record(
+    return KinesisRecord(
         found["SequenceNumber"],
         found["PartitionKey"],
         found["Data"],

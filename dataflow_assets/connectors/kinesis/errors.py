@@ -64,7 +64,7 @@ EXPIRED = "ExpiredIteratorException"
 """An iterator is good for five minutes."""
 
 
-class Failure(ServerFailure):
+class KinesisFailure(ServerFailure):
     """One error of the service, or of the way to it (`status` None)."""
 
     def __init__(self, code: str, message: str, status: int | None = None) -> None:
@@ -100,10 +100,12 @@ def failing() -> Iterator[None]:
     except exceptions.ClientError as error:
         said = error.response.get("Error", {})
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        raise Failure(str(said.get("Code", "")), str(said.get("Message", "")), status) from None
+        raise KinesisFailure(
+            str(said.get("Code", "")), str(said.get("Message", "")), status
+        ) from None
     except exceptions.NoRegionError as error:
-        raise Failure("NoRegion", str(error)) from None
+        raise KinesisFailure("NoRegion", str(error)) from None
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-        raise Failure("NoCredentials", str(error)) from None
+        raise KinesisFailure("NoCredentials", str(error)) from None
     except exceptions.BotoCoreError as error:
-        raise Failure(type(error).__name__, str(error)) from None
+        raise KinesisFailure(type(error).__name__, str(error)) from None

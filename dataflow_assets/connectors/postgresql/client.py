@@ -19,9 +19,9 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import connection_errors, copy_format, dsn
 from dataflow_assets.connectors.postgresql.errors import (
-    Failure,
+    PostgresqlFailure,
+    PostgresqlTlsFailure,
     RefusedConnection,
-    TlsFailure,
     from_psycopg,
 )
 
@@ -71,7 +71,7 @@ class Link(ABC):
         each = (f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
         try:
             self.execute(f"SELECT {', '.join(each)}, {_DURABLE}")
-        except Failure:
+        except PostgresqlFailure:
             self.close()
             raise
 
@@ -88,7 +88,7 @@ class TextLink(Link):
         self._cursor = psycopg.RawCursor(self._connection)
         if self.version < _OLDEST:
             self.close()
-            raise Failure(
+            raise PostgresqlFailure(
                 f"the server is PostgreSQL {version_name(self.version)}: sessions need settings "
                 "that came with 9.6, and sinks need PostgreSQL 14",
                 _UNSUPPORTED,
@@ -199,13 +199,13 @@ def quote(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
-def unreachable(message: str, info: str, connection: str) -> Failure:
+def unreachable(message: str, info: str, connection: str) -> PostgresqlFailure:
     """Why there is no connection: `info` was tried, of the manifest's `connection`."""
     settings = dsn.parse(connection)
     where = f"{settings.get('host', 'localhost')}:{settings.get('port', '5432')}"
     code = None
     if trouble := connection_errors.of_tls(connection, message):
-        return TlsFailure(f"no connection to {where}: {trouble}")
+        return PostgresqlTlsFailure(f"no connection to {where}: {trouble}")
     if connection_errors.is_refusal(message):
         message = connection_errors.words(message)
         code = connection_errors.sqlstate(info)

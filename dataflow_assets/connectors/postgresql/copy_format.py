@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -112,6 +112,6 @@ def _since(values: Values, epoch: int, name: str) -> Values:
     limits = np.iinfo(values.dtype)
     infinite = (values == limits.max) | (values == limits.min)
     if bool((~infinite & (values < limits.min + epoch)).any()):
-        raise Failure("timestamp out of range", "22008", column=name)
+        raise PostgresqlFailure("timestamp out of range", "22008", column=name)
     found = np.where(infinite, values, values - epoch * ~infinite)
     return np.asarray(found.astype(values.dtype.newbyteorder(">")))

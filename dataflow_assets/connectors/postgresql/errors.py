@@ -44,7 +44,7 @@ _WHO_LOCKS = (
 )
 
 
-class Kind(Enum):
+class PostgresqlKind(Enum):
     """What to do about a failure."""
 
     REFUSED = "find the rows that the table refuses"
@@ -54,7 +54,7 @@ class Kind(Enum):
     PERMANENT = "a person must act"
 
 
-class Failure(ServerFailure):
+class PostgresqlFailure(ServerFailure):
     """One error of either driver, in one shape. Never leaves this package."""
 
     def __init__(self, message: str, sqlstate: str | None = None, **where: str | None) -> None:
@@ -72,29 +72,33 @@ class Failure(ServerFailure):
         return f"{self.message} ({', '.join(notes)})" if notes else self.message
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> PostgresqlKind:
         """Judged by SQLSTATE; without one the connection itself is in doubt."""
         code = self.sqlstate
         if code is None:
-            return Kind.TRANSIENT
+            return PostgresqlKind.TRANSIENT
         if code in _TRANSIENT_CODES:
-            return Kind.TRANSIENT
+            return PostgresqlKind.TRANSIENT
         if code in _AGAIN_CODES:
-            return Kind.AGAIN
+            return PostgresqlKind.AGAIN
         if code == "21000":
-            return Kind.SPLIT
+            return PostgresqlKind.SPLIT
         if code.startswith(_REFUSED_CLASSES) or code in _REFUSED_CODES:
-            return Kind.REFUSED
-        return Kind.TRANSIENT if code.startswith(_TRANSIENT_CLASSES) else Kind.PERMANENT
+            return PostgresqlKind.REFUSED
+        return (
+            PostgresqlKind.TRANSIENT
+            if code.startswith(_TRANSIENT_CLASSES)
+            else PostgresqlKind.PERMANENT
+        )
 
     @property
     @override
     def fault(self) -> Fault:
         """By the code, and by what raised it: COPY names the column whose text is no value."""
         kind = self.kind
-        if kind in {Kind.REFUSED, Kind.SPLIT}:
+        if kind in {PostgresqlKind.REFUSED, PostgresqlKind.SPLIT}:
             return Fault.ROW
-        if kind is not Kind.PERMANENT:
+        if kind is not PostgresqlKind.PERMANENT:
             return Fault.OUTSIDE
         if self.of_value:
             return Fault.ROW
@@ -110,13 +114,13 @@ class Failure(ServerFailure):
     def error(self, what: str) -> DataflowError:
         if self.sqlstate == _LOCKED:
             return Locked(f"{what}: {self.reason}; {_WHO_LOCKS}")
-        if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
+        if self.kind in {PostgresqlKind.TRANSIENT, PostgresqlKind.AGAIN}:
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
 
 
-class RefusedConnection(Failure):
+class RefusedConnection(PostgresqlFailure):
     """The server ends the session before a statement: what is wrong is in the connection string."""
 
     @override
@@ -126,7 +130,7 @@ class RefusedConnection(Failure):
         return PermanentError(f"{what}: {self.reason}; correct `options` of the connection string")
 
 
-class TlsFailure(Failure):
+class PostgresqlTlsFailure(PostgresqlFailure):
     """No encrypted connection comes about until a person has changed something."""
 
     @property
@@ -136,13 +140,13 @@ class TlsFailure(Failure):
 
     @property
     @override
-    def kind(self) -> Kind:
-        return Kind.PERMANENT
+    def kind(self) -> PostgresqlKind:
+        return PostgresqlKind.PERMANENT
 
 
-def from_psycopg(error: psycopg.Error) -> Failure:
+def from_psycopg(error: psycopg.Error) -> PostgresqlFailure:
     diag, copied = error.diag, _column(error.diag.context)
-    found = Failure(
+    found = PostgresqlFailure(
         diag.message_primary or str(error),
         error.sqlstate,
         constraint=diag.constraint_name,

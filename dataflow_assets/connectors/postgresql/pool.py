@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.client import BinaryLink, Driver, TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.errors import TransientError
 
 MOST = 8
@@ -51,7 +51,7 @@ class Pool:
         while (link := self._waiting()) is not None:
             try:
                 link.execute(first)
-            except Failure:
+            except PostgresqlFailure:
                 link.close()  # it was ended while it waited
             else:
                 return link

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
-from dataflow_assets.connectors.trino.errors import ANY, DENIED, Coordinator, Failure, failing
+from dataflow_assets.connectors.trino.errors import ANY, DENIED, Coordinator, TrinoFailure, failing
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import tokens
 from dataflow_assets.secrets.tls import pem
@@ -32,7 +32,7 @@ _ANSWER_SECONDS = 30.0
 _FORGOTTEN = frozenset({404, 410})
 
 
-class Client:
+class TrinoClient:
     """Statements of one catalog and schema, one at a time. `source` shows in Trino's list."""
 
     def __init__(self, options: TrinoConnection, source: str) -> None:
@@ -86,7 +86,7 @@ class Client:
         """
         try:
             self.run(sql)
-        except Failure as failure:
+        except TrinoFailure as failure:
             if not failure.name or failure.name == DENIED:
                 raise
             self.run(sql)
@@ -170,12 +170,12 @@ class Statement:
         try:
             with failing(self._where):
                 return self._request.process(self._request.get(uri))
-        except Failure as failure:
+        except TrinoFailure as failure:
             self._ended = bool(failure.name)
             if failure.status not in _FORGOTTEN:
                 raise
             self._ended = True
-            raise Failure(
+            raise TrinoFailure(
                 f"{self._where} does not know query {self.id} any more: was the coordinator "
                 "started again?"
             ) from None

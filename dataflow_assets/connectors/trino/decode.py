@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.trino.client import Rows
 from dataflow_assets.connectors.trino.table.table import Column
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.structs import struct_of
 from dataflow_assets.records.record import exact_json
@@ -62,7 +62,7 @@ def _column(values: Sequence[Any], column: Column, arrow: pa.DataType) -> pa.Arr
         ) from None
 
 
-def decode_column(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
+def decode_column(values: Sequence[Any], kind: TrinoType, arrow: pa.DataType) -> pa.Array:
     """One column.
 
     Args:
@@ -91,7 +91,7 @@ def decode_column(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.A
     return pa.array(values, arrow)
 
 
-def _timestamps(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
+def _timestamps(values: Sequence[Any], kind: TrinoType, arrow: Any) -> pa.Array:
     if kind.name == _ZONED:  # of elements, which are texts in UTC
         values = [None if v is None else v.removesuffix(" UTC") for v in values]
     naive = _moments(values, pa.timestamp(arrow.unit))
@@ -120,7 +120,7 @@ def _number(text: str, arrow: Any) -> int:
     return found
 
 
-def _lists(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
+def _lists(values: Sequence[Any], kind: TrinoType, arrow: Any) -> pa.Array:
     offsets, flat = [0], list[Any]()
     for value in values:
         flat.extend(value or ())
@@ -130,7 +130,7 @@ def _lists(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=arrow, mask=mask)
 
 
-def _structs(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
+def _structs(values: Sequence[Any], kind: TrinoType, arrow: Any) -> pa.Array:
     children = [
         decode_column([None if v is None else v[at] for v in values], inner, arrow.field(at).type)
         for at, inner in enumerate(kind.inner)
@@ -139,14 +139,14 @@ def _structs(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
     return struct_of(children, list(arrow), mask)
 
 
-def _json(value: Any, kind: Type) -> str | None:
+def _json(value: Any, kind: TrinoType) -> str | None:
     """A map: at the top it was selected as JSON, inside of others it is an object."""
     if value is None or value.__class__ is str:
         return value
     return exact_json(_plain(value, kind)).decode()
 
 
-def _plain(value: Any, kind: Type) -> Any:
+def _plain(value: Any, kind: TrinoType) -> Any:
     if value is None:
         return None
     if kind.name == "map":

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.trino.client import literal
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.formats.rows import moments
 
 _OF_DAY = ("time", "time with time zone")
@@ -80,7 +80,7 @@ def _nested_values(column: pa.Array) -> list[Any]:
     return [items[begin:end] if there else None for begin, end, there in spans]
 
 
-def wire(kind: Type) -> str:
+def wire(kind: TrinoType) -> str:
     """The type that a value of JSON is taken as, before it is cast to the column's."""
     if kind.name == "array":
         return f"array({wire(kind.inner[0])})"
@@ -91,7 +91,7 @@ def wire(kind: Type) -> str:
     return "varchar"
 
 
-def value(expression: str, kind: Type) -> str:
+def value(expression: str, kind: TrinoType) -> str:
     """The SQL of a value of the column's type, made of one in its `wire` type."""
     if kind.name == "varbinary":
         return f"from_hex({expression})"
@@ -106,14 +106,14 @@ def value(expression: str, kind: Type) -> str:
     return expression if kind.spelling == "varchar" else f"CAST({expression} AS {kind.spelling})"
 
 
-def _bound(expression: str, kind: Type) -> str:
+def _bound(expression: str, kind: TrinoType) -> str:
     """A cast cuts text off: where letters would go, it is one that cannot succeed."""
     refused = _refusal(f"longer than {kind.spelling}", expression, kind)
     cast = f"CAST({expression} AS {kind.spelling})"
     return f"IF(length(rtrim({expression})) > {kind.numbers[0]}, {refused}, {cast})"
 
 
-def _of_day(expression: str, kind: Type) -> str:
+def _of_day(expression: str, kind: TrinoType) -> str:
     """A cast rounds, and behind the day's end it begins anew: 23:59:59.9996 would be 00:00:00."""
     refused = _refusal(f"rounded to the end of the day by {kind.spelling}", expression, kind)
     cast = f"CAST({expression} AS {kind.spelling})"
@@ -121,17 +121,17 @@ def _of_day(expression: str, kind: Type) -> str:
     return f"IF(starts_with({expression}, '23:59:59.') AND {begins}, {refused}, {cast})"
 
 
-def _refusal(why: str, expression: str, kind: Type) -> str:
+def _refusal(why: str, expression: str, kind: TrinoType) -> str:
     """A cast that cannot succeed; Trino's error shows the text."""
     number = f"CAST({literal(f'{why}: ')} || {expression} AS bigint)"
     return f"CAST(CAST({number} AS varchar) AS {kind.spelling})"
 
 
-def _has_bounded(kind: Type) -> bool:
+def _has_bounded(kind: TrinoType) -> bool:
     return kind.is_bounded or any(map(_has_bounded, kind.inner))
 
 
-def _inside(expression: str, kind: Type) -> str:
+def _inside(expression: str, kind: TrinoType) -> str:
     name = f"e{expression.count('->')}{len(expression)}"
     if kind.name == "array":
         return f"transform({expression}, {name} -> {value(name, kind.inner[0])})"

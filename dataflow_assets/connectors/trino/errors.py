@@ -97,7 +97,7 @@ class Coordinator:
         return f"{self.host}:{self.port}"
 
 
-class Failure(ServerFailure):
+class TrinoFailure(ServerFailure):
     """One error of Trino, or of the way to it. `name` empty: no statement has failed."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Failure(ServerFailure):
         return TransientError(text) if self.transient else PermanentError(text)
 
 
-ANY: tuple[type[Exception], ...] = (Failure, DataflowError)
+ANY: tuple[type[Exception], ...] = (TrinoFailure, DataflowError)
 """What a statement may end with that nothing depends on: also its token may not be there."""
 
 
@@ -169,26 +169,28 @@ def failing(where: Coordinator, *, anonymous: bool = False) -> Iterator[None]:
         raise failure from None
     except json.JSONDecodeError:
         text = f"{where} answers with something that is not Trino's: is serverURL its address?"
-        raise Failure(text, status=HTTPStatus.OK) from None
+        raise TrinoFailure(text, status=HTTPStatus.OK) from None
     except (exceptions.Error, requests.RequestException, OSError) as error:
         if why := refusal(error, where.ca, where.host, _OPTIONS):
-            failure = Failure(f"no connection to {where}: {why}")
+            failure = TrinoFailure(f"no connection to {where}: {why}")
             failure.misplaced = True
             raise failure from None
-        raise Failure(f"no answer from {where}: {cause(error)}") from None
+        raise TrinoFailure(f"no answer from {where}: {cause(error)}") from None
 
 
-def _of_query(error: Any) -> Failure:
-    return Failure(
+def _of_query(error: Any) -> TrinoFailure:
+    return TrinoFailure(
         _one_line(error.message), str(error.error_name or "UNKNOWN"), str(error.error_type or "")
     )
 
 
-def _of_status(text: str) -> Failure:
+def _of_status(text: str) -> TrinoFailure:
     status = re.search(r"error (\d{3})", text)
     said = re.sub(r"^error \d{3}:? ?(b['\"])?|['\"]$", "", text)
     code = int(status[1]) if status else None
-    return Failure(f"HTTP status {code}" + (f": {_one_line(said)}" if said else ""), status=code)
+    return TrinoFailure(
+        f"HTTP status {code}" + (f": {_one_line(said)}" if said else ""), status=code
+    )
 
 
 def _one_line(text: str) -> str:

@@ -19,7 +19,7 @@ _FIELD = re.compile(
 
 
 @dataclass(frozen=True)
-class Type:
+class TrinoType:
     """One type: its name, its numbers, and the types inside it.
 
     `labels`: of a row, the names of its fields, as SQL has them without quotes.
@@ -27,11 +27,11 @@ class Type:
 
     name: str
     numbers: tuple[int, ...] = ()
-    inner: tuple[Type, ...] = ()
+    inner: tuple[TrinoType, ...] = ()
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> Type:
+    def of(cls, text: str) -> TrinoType:
         """From the name as `information_schema` or DESCRIBE spells it."""
         return _parse(text.strip())
 
@@ -67,7 +67,7 @@ class Type:
 
 
 @lru_cache(1000)
-def _parse(text: str) -> Type:
+def _parse(text: str) -> TrinoType:
     head, zone = text, ""
     for each in _ZONES:
         if head.lower().endswith(each):
@@ -75,18 +75,18 @@ def _parse(text: str) -> Type:
     name, _, rest = head.partition("(")
     name = name.strip().lower() + zone
     if not rest:
-        return Type(name)
+        return TrinoType(name)
     inside = tuple(arguments(rest.rstrip().removesuffix(")"), '"'))
     if name == "row":
         fields = [_parse_field(each, number) for number, each in enumerate(inside, 1)]
         labels = tuple(label for label, _ in fields)
-        return Type(name, (), tuple(kind for _, kind in fields), labels)
+        return TrinoType(name, (), tuple(kind for _, kind in fields), labels)
     if all(each.isdecimal() for each in inside):
-        return Type(name, tuple(map(int, inside)))
-    return Type(name, (), tuple(map(_parse, inside)))
+        return TrinoType(name, tuple(map(int, inside)))
+    return TrinoType(name, (), tuple(map(_parse, inside)))
 
 
-def _parse_field(text: str, number: int) -> tuple[str, Type]:
+def _parse_field(text: str, number: int) -> tuple[str, TrinoType]:
     """A field of a row; one without a name is called by its number."""
     if text.startswith('"'):
         at = 1

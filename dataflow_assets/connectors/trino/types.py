@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.contracts import Kind, Note, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.types.comments import COMMENTS, commented_kind, text_kind
@@ -73,19 +73,19 @@ def rows() -> tuple[TypeRow, ...]:
 
 def field(name: str, text: str) -> pa.Field:
     """The Arrow field of a source's column. Raises PermanentError where there is none."""
-    return _field(name, text, *_arrow(name, Type.of(text)))
+    return _field(name, text, *_arrow(name, TrinoType.of(text)))
 
 
 def sink_field(name: str, text: str, *, nullable: bool, comment: str) -> pa.Field:
     """The Arrow field of a sink's column. Raises PermanentError where there is none."""
-    found = _field(name, text, *_arrow(name, Type.of(text), _map), comment)
+    found = _field(name, text, *_arrow(name, TrinoType.of(text), _map), comment)
     return found.with_nullable(nullable)
 
 
 def _field(
     name: str, text: str, arrow: pa.DataType, mark: Kind | None, comment: str = ""
 ) -> pa.Field:
-    kind = Type.of(text)
+    kind = TrinoType.of(text)
     if mark is None and kind.name == "varchar":
         mark = commented_kind(comment)
     notes: dict[bytes, bytes] = {TRINO_TYPE: text.encode()}
@@ -97,19 +97,21 @@ def _field(
 Made = tuple[pa.DataType, Kind | None]
 
 
-def _json_text(name: str, kind: Type) -> Made:
+def _json_text(name: str, kind: TrinoType) -> Made:
     del name, kind
     return _TEXT, Kind.JSON
 
 
-def _map(name: str, kind: Type) -> Made:
+def _map(name: str, kind: TrinoType) -> Made:
     """Keys that are no names in JSON are texts, of which Trino makes them."""
     key, _ = _arrow(name, kind.inner[0], _map)
     named = pa.types.is_integer(key) or pa.types.is_decimal(key) or pa.types.is_temporal(key)
     return pa.map_(key if named else _TEXT, _element("value", name, kind.inner[1], _map)), None
 
 
-def _arrow(name: str, kind: Type, of_map: Callable[[str, Type], Made] = _json_text) -> Made:
+def _arrow(
+    name: str, kind: TrinoType, of_map: Callable[[str, TrinoType], Made] = _json_text
+) -> Made:
     if kind.name == "decimal":
         precision, scale = (*kind.numbers, 0)[:2]
         return pa.decimal128(precision, scale), None
@@ -131,7 +133,7 @@ def _arrow(name: str, kind: Type, of_map: Callable[[str, Type], Made] = _json_te
     return rule.arrow, rule.kind
 
 
-def _time(kind: Type) -> Made:
+def _time(kind: TrinoType) -> Made:
     if kind.name == "time" and kind.digits <= 6:
         return pa.time64("us"), None
     if kind.name.startswith("time ") or kind.name == "time" or kind.digits > 9:
@@ -140,7 +142,9 @@ def _time(kind: Type) -> Made:
     return pa.timestamp(unit, "UTC" if kind.name == _ZONED else None), None
 
 
-def _element(label: str, column: str, kind: Type, of_map: Callable[[str, Type], Made]) -> pa.Field:
+def _element(
+    label: str, column: str, kind: TrinoType, of_map: Callable[[str, TrinoType], Made]
+) -> pa.Field:
     return typed_field(label, *_arrow(column, kind, of_map))
 
 
@@ -149,7 +153,7 @@ def select_expression(name: str, text: str) -> str:
 
     Times are selected in UTC: in text of its own zone, the hour when clocks go back comes twice.
     """
-    kind = Type.of(text)
+    kind = TrinoType.of(text)
     if kind.name == _ZONED and kind.digits <= 9:
         return f"CAST(at_timezone({name}, 'UTC') AS timestamp({kind.digits}))"
     found = _in_utc(name, kind)
@@ -157,13 +161,13 @@ def select_expression(name: str, text: str) -> str:
     return f"json_format(CAST({found} AS json))" if in_json else found
 
 
-def _casts_to_json(kind: Type) -> bool:
+def _casts_to_json(kind: TrinoType) -> bool:
     if kind.name in _NO_JSON or (kind.name == "map" and kind.inner[0].name not in _KEYS):
         return False
     return all(map(_casts_to_json, kind.inner))
 
 
-def _in_utc(value: str, kind: Type, depth: int = 0) -> str:
+def _in_utc(value: str, kind: TrinoType, depth: int = 0) -> str:
     """The value with text in UTC in place of each zoned time inside of it."""
     if not kind.has(_ZONED):
         return value
@@ -183,9 +187,9 @@ def _in_utc(value: str, kind: Type, depth: int = 0) -> str:
     return f"transform_keys({items}, ({key}, {item}) -> {keys})"
 
 
-def _with_texts(kind: Type) -> Type:
+def _with_texts(kind: TrinoType) -> TrinoType:
     if kind.name == _ZONED:
-        return Type("varchar")
+        return TrinoType("varchar")
     return replace(kind, inner=tuple(map(_with_texts, kind.inner)))
 
 

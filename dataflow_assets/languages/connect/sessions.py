@@ -10,7 +10,7 @@ from fastavro import schemaless_writer
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
-from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.client import KafkaBroker
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
@@ -73,7 +73,7 @@ class LakeTopicSession(KafkaSourceSession):
     def _events(self) -> Iterator[bytes]:
         """Reads the control topic from the last commit of the connector's coordinator on."""
         name, cluster = self._control_topic, self._broker.cluster
-        with closing(Broker(cluster, name)) as broker:
+        with closing(KafkaBroker(cluster, name)) as broker:
             (topic,) = describe([broker], 0.0)
             if isinstance(topic, PermanentError):
                 raise PermanentError(

@@ -150,7 +150,7 @@ def _hints(
     document: Document,
     manifest: model.Manifest,
     source: Source,
-    steps: dataflow_steps.Steps,
+    steps: dataflow_steps.DataflowSteps,
     errors: Sink | None,
 ) -> tuple[Finding, ...]:
     parts: list[tuple[Path, Spec]] = [
@@ -197,7 +197,7 @@ def _flow(
     document: Document,
     manifest: model.Manifest,
     source: Source,
-    steps: dataflow_steps.Steps,
+    steps: dataflow_steps.DataflowSteps,
     errors: Sink | None,
 ) -> Flow:
     meta, spec = manifest.metadata, manifest.spec

@@ -10,7 +10,7 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.dataflow import model
 from dataflow_assets.languages.dataflow.rules import ERRORS, KEEPING
-from dataflow_assets.languages.dataflow.steps import Steps
+from dataflow_assets.languages.dataflow.steps import DataflowSteps
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.sdk.raw_mode import RawSink
@@ -20,7 +20,7 @@ _TELLING = ("debeziumUnwrap",)  # steps that add metadata
 
 
 def of_ends(
-    document: Document, manifest: model.Manifest, source: Source, steps: Steps
+    document: Document, manifest: model.Manifest, source: Source, steps: DataflowSteps
 ) -> Iterator[Finding]:
     """Each note stands at the sink that it is about.
 
@@ -73,7 +73,7 @@ _UNKEYED = (
 )
 
 
-def _no_metadata(source: Source, steps: Steps, sink: Sink) -> list[str]:
+def _no_metadata(source: Source, steps: DataflowSteps, sink: Sink) -> list[str]:
     if not isinstance(sink, RawSink) or any(
         one.step.type in _TELLING for one in steps.transformations
     ):
@@ -88,7 +88,7 @@ def _metadata_names(source: Source) -> list[str]:
     return [name for name in source.metadata_keys if name not in absent]
 
 
-def _condition_notes(document: Document, source: Source, steps: Steps) -> Iterator[Finding]:
+def _condition_notes(document: Document, source: Source, steps: DataflowSteps) -> Iterator[Finding]:
     """Conditions about what no record has, as far as no step has changed the records before."""
     given = {*_metadata_names(source), *(("operation",) if source.traits.sends_deletes else ())}
     known = ", ".join(_metadata_names(source)) or "none"
@@ -115,7 +115,7 @@ def _conditions(one: Transformation) -> Iterator[Condition]:
     yield from (found for found in given if isinstance(found, Condition))
 
 
-def _deletes(source: Source, steps: Steps) -> str:
+def _deletes(source: Source, steps: DataflowSteps) -> str:
     made = (one.step.type for one in steps.transformations if one.step.makes_deletes)
     return source.traits.sends_deletes or next(made, "")
 

@@ -45,7 +45,7 @@ _ELSEWHERE = {
 
 
 @dataclass(frozen=True)
-class Steps:
+class DataflowSteps:
     """What the list came to."""
 
     transformations: tuple[Transformation, ...]
@@ -58,19 +58,19 @@ class Steps:
         return [((*_LIST, number, "config"), step) for number, step in enumerate(steps)]
 
 
-def read(document: Document, main: Branch | None) -> Steps:
+def read(document: Document, main: Branch | None) -> DataflowSteps:
     """The steps, and the main branch with those of the routers; or what is wrong with them."""
     entries = document.get(*_LIST)
     count = len(entries) if isinstance(entries, list) else 0
-    found = [_Entry(document, (*_LIST, index)) for index in range(count)]
+    found = [_DataflowEntry(document, (*_LIST, index)) for index in range(count)]
     transformations = tuple(entry.transformation for entry in found if entry.transformation)
     findings = [finding for entry in found for finding in entry.findings]
     routed = [route for entry in found for route in entry.branches]
     branches, more = _merge(document, main, routed)
-    return Steps(transformations, branches, (*findings, *more))
+    return DataflowSteps(transformations, branches, (*findings, *more))
 
 
-class _Entry:
+class _DataflowEntry:
     """One entry of the list."""
 
     def __init__(self, document: Document, path: Path) -> None:

@@ -38,7 +38,7 @@ _SHAPE = (
 
 
 @dataclass(frozen=True)
-class Target:
+class PipelineTarget:
     """A system and how it is reached."""
 
     system: str
@@ -49,19 +49,19 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PipelineEntry:
     """What one document says."""
 
-    default: Target | str | None = None
+    default: PipelineTarget | str | None = None
     """Also a name."""
-    named: Mapping[str, Target] = field(default_factory=dict)
+    named: Mapping[str, PipelineTarget] = field(default_factory=dict)
     document: Document | None = field(default=None, repr=False)
 
 
-def read(document: Document) -> tuple[Entry, list[Finding]]:
+def read(document: Document) -> tuple[PipelineEntry, list[Finding]]:
     """The targets of connections.yaml, and what is wrong with them."""
     findings: list[Finding] = []
-    named: dict[str, Target] = {}
+    named: dict[str, PipelineTarget] = {}
     given = document.get("targets")
     if given is not None and not isinstance(given, dict):
         message = f"must be a mapping of names to targets, got {kind(given)}"
@@ -73,16 +73,16 @@ def read(document: Document) -> tuple[Entry, list[Finding]]:
         elif found is not None:
             named[name] = found
     default = _target(document, ("target",), findings) if document.get("target") else None
-    return Entry(default, named, document), findings
+    return PipelineEntry(default, named, document), findings
 
 
-def _target(document: Document, path: Path, findings: list[Finding]) -> Target | str | None:
+def _target(document: Document, path: Path, findings: list[Finding]) -> PipelineTarget | str | None:
     value = document.get(*path)
     if isinstance(value, str):
         found = of_text(value)
-        if isinstance(found, Target):
+        if isinstance(found, PipelineTarget):
             text = Document(document.file, found.document.value, {(): document.places[path]})
-            return Target(found.system, text)
+            return PipelineTarget(found.system, text)
         if found is None:
             findings.append(document.finding(path, _SHAPE))
         return found
@@ -94,7 +94,7 @@ def _target(document: Document, path: Path, findings: list[Finding]) -> Target |
 
 def _block(
     document: Document, path: Path, value: Mapping[str, Any], findings: list[Finding]
-) -> Target | None:
+) -> PipelineTarget | None:
     before = len(findings)
     for key in value:
         if key not in ("type", "schema", "config"):
@@ -112,10 +112,10 @@ def _block(
         findings.append(document.finding((*path, "config", "table"), message, key=True))
     if len(findings) > before:
         return None
-    return Target(str(system), document, (*path, "config"), schema)
+    return PipelineTarget(str(system), document, (*path, "config"), schema)
 
 
-def of_text(text: str) -> Target | str | None:
+def of_text(text: str) -> PipelineTarget | str | None:
     """A connection string as a target, a name as it is; None for all else, which may be secret."""
     found = _SCHEME.match(text.strip())
     if found is None:
@@ -124,20 +124,20 @@ def of_text(text: str) -> Target | str | None:
     if system is None:
         return None
     place: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
-    return Target(system, Document(VARIABLE, {"connectionString": text.strip()}, place))
+    return PipelineTarget(system, Document(VARIABLE, {"connectionString": text.strip()}, place))
 
 
 class Targets:
     """All targets of a location."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._named: dict[str, Target] = {}
-        self._default: Target | str | None = None
+    def __init__(self, entries: Iterable[PipelineEntry]) -> None:
+        self._named: dict[str, PipelineTarget] = {}
+        self._default: PipelineTarget | str | None = None
         for entry in entries:
             self._named = {**entry.named, **self._named}
             self._default = self._default if self._default is not None else entry.default
 
-    def find(self, used: str | None) -> Target | str:
+    def find(self, used: str | None) -> PipelineTarget | str:
         """The target of a pipeline; a sentence where there is none.
 
         `used`: the name of USE above the pipeline.
@@ -160,8 +160,8 @@ class Targets:
             f"connections.yaml, set {VARIABLE}, or write `target` in connections.yaml"
         )
 
-    def _resolve(self, found: Target | str, what: str) -> Target | str:
-        if isinstance(found, Target):
+    def _resolve(self, found: PipelineTarget | str, what: str) -> PipelineTarget | str:
+        if isinstance(found, PipelineTarget):
             return found
         return self._named.get(found) or self._unknown_target(what, found)
 

@@ -32,7 +32,7 @@ _OF_TABLES = ("table", "tableSecretRef", "namespaceSecretRef")
 
 
 @dataclass(frozen=True)
-class Catalog:
+class TableflowCatalog:
     """Its kind, and the options that a sink needs to reach it."""
 
     type: str
@@ -40,7 +40,7 @@ class Catalog:
     """By field; without a table, and without a namespace where none is given."""
 
 
-def unusable(found: Sequence[Catalog | None]) -> str:
+def unusable(found: Sequence[TableflowCatalog | None]) -> str:
     """Why the tables of no file can be read; empty where they can.
 
     `found`: the different catalogs of a location, None for one with a mistake.
@@ -52,7 +52,7 @@ def unusable(found: Sequence[Catalog | None]) -> str:
     return ""
 
 
-def read(document: Document) -> tuple[Catalog | None, list[Finding]]:
+def read(document: Document) -> tuple[TableflowCatalog | None, list[Finding]]:
     """The catalog of connections.yaml, and what is wrong with it."""
     value = document.get(KEY)
     if value is None:
@@ -79,7 +79,7 @@ def read(document: Document) -> tuple[Catalog | None, list[Finding]]:
     if found is None or findings:
         return None, findings
     names = found.model_fields_set - {"table", *(() if "namespace" in given else ("namespace",))}
-    return Catalog(value["type"], {name: getattr(found, name) for name in names}), []
+    return TableflowCatalog(value["type"], {name: getattr(found, name) for name in names}), []
 
 
 def _of_tables(

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
-from dataflow_assets.connectors.iceberg.options import Declared, Registered
+from dataflow_assets.connectors.iceberg.options import IcebergDeclared, Registered
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.connectors.iceberg.sink.sink import NessieSink, TableSink
 from dataflow_assets.contracts import ChecksStored, Positions, SinkTraits
@@ -54,13 +54,13 @@ class DeclaredSink(TableSink, ChecksStored):
 
     @property
     @override
-    def declared(self) -> Declared:
+    def declared(self) -> IcebergDeclared:
         location = self.location(self.identifier)
         if self.schema_registry is None:
-            return Declared(self.table_schema, location, self.partitions)
+            return IcebergDeclared(self.table_schema, location, self.partitions)
         of = (self.schema_registry, self.subject, self.subject_kind)
         columns = Registered(*of, key=self.key, record_time=self.time_column)
-        return Declared(columns, location, self.partitions)
+        return IcebergDeclared(columns, location, self.partitions)
 
     @property
     @override

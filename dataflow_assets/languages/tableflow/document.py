@@ -19,8 +19,8 @@ from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.reading import DeclaredTables, Reading
 from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.tableflow import ends, model, rules, types
-from dataflow_assets.languages.tableflow.catalogs import Catalog
-from dataflow_assets.languages.tableflow.places import Bucket, Placed
+from dataflow_assets.languages.tableflow.catalogs import TableflowCatalog
+from dataflow_assets.languages.tableflow.places import Bucket, TableflowPlaced
 from dataflow_assets.spec import hints
 
 _KEYS = ("source_clusters", "destination_bucket_url", "tables")
@@ -47,7 +47,7 @@ def reads(document: Document) -> bool:
     return len(found) > 1 and not kubernetes
 
 
-def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
+def read(document: Document, catalog: TableflowCatalog | None = None) -> list[Reading]:
     """A reading for each table, and one of what is wrong anywhere in the file.
 
     `catalog`: the location's, in which the tables are; None where it has none.
@@ -59,7 +59,7 @@ def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
     readings = [Reading(document, tuple(findings))] if findings else []
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
-    place = Placed(Bucket.parse(document.get("destination_bucket_url")), catalog)
+    place = TableflowPlaced(Bucket.parse(document.get("destination_bucket_url")), catalog)
     readings.append(Reading(document, tables=_declared_tables(document, place)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
@@ -67,7 +67,7 @@ def read(document: Document, catalog: Catalog | None = None) -> list[Reading]:
     return readings
 
 
-def _of_catalog(document: Document, catalog: Catalog | None) -> list[Finding]:
+def _of_catalog(document: Document, catalog: TableflowCatalog | None) -> list[Finding]:
     url = document.get("destination_bucket_url")
     if catalog is None or not isinstance(url, str) or not url.startswith("file:"):
         return []
@@ -78,7 +78,7 @@ def _of_catalog(document: Document, catalog: Catalog | None) -> list[Finding]:
     return [document.finding(("destination_bucket_url",), message)]
 
 
-def _declared_tables(document: Document, place: Placed) -> DeclaredTables:
+def _declared_tables(document: Document, place: TableflowPlaced) -> DeclaredTables:
     """All tables of the file, also those with a mistake."""
     names = {
         f"{document.get('tables', at, 'source_cluster_name')}+"
@@ -117,9 +117,9 @@ def _clusters(document: Document, findings: list[Finding]) -> _Clusters:
 
 def _table(
     document: Document, index: int, clusters: _Clusters, findings: list[Finding]
-) -> model.Table | None:
+) -> model.TableflowTable | None:
     at: Path = ("tables", index)
-    table, problems = validate(model.Table, document, at)
+    table, problems = validate(model.TableflowTable, document, at)
     if table is None or problems:
         return None
     wrong = [
@@ -139,9 +139,9 @@ def _table(
 def _reading(
     document: Document,
     index: int,
-    table: model.Table,
+    table: model.TableflowTable,
     clusters: _Clusters,
-    place: Placed,
+    place: TableflowPlaced,
 ) -> Reading:
     number, cluster = clusters.sound[table.source_cluster_name]
     at: Path = ("tables", index)
@@ -169,7 +169,7 @@ def _reading(
     return Reading(part, (), tuple(notes), flow)
 
 
-def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Path]:
+def _places(table: Path, cluster: Path, declared: model.TableflowTable) -> dict[Path, Path]:
     credentials = (*cluster, "credentials")
     tls, sasl = (*_SOURCE, "tls"), (*_SOURCE, "sasl")
     fields = types.walk(declared.fields, (*table, "schema"))

@@ -10,7 +10,7 @@ from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.formats.schema_registry import RegistryAuth, SchemaRegistry
 from dataflow_assets.languages.tableflow import model, types
 from dataflow_assets.languages.tableflow.declared_sinks import DeclaredSink
-from dataflow_assets.languages.tableflow.places import Placed
+from dataflow_assets.languages.tableflow.places import TableflowPlaced
 from dataflow_assets.secrets import VariableRef
 from dataflow_assets.secrets.tls import Tls
 
@@ -19,7 +19,7 @@ PREFIX = "TABLEFLOW_"
 _MECHANISMS = {"plain": "plain", "scram-256": "scram-sha-256", "scram-512": "scram-sha-512"}
 
 
-def source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
+def source(cluster: model.SourceCluster, table: model.TableflowTable) -> KafkaSource:
     """The topic of a table, as a source."""
     credentials = cluster.credentials or model.Credentials()
     options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
@@ -47,7 +47,9 @@ def source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
     )
 
 
-def sink(cluster: model.SourceCluster, table: model.Table, place: Placed) -> DeclaredSink:
+def sink(
+    cluster: model.SourceCluster, table: model.TableflowTable, place: TableflowPlaced
+) -> DeclaredSink:
     upserts = {"upsert_mode": True, "conflict_key": table.upsert_key} if table.upsert_key else {}
     return place.sink(
         {
@@ -97,7 +99,7 @@ def _variable(name: str) -> VariableRef:
     return VariableRef.of(f"{PREFIX}{name}", name)
 
 
-def _columns(cluster: model.SourceCluster, table: model.Table) -> dict[str, Any]:
+def _columns(cluster: model.SourceCluster, table: model.TableflowTable) -> dict[str, Any]:
     if table.schema_mode == "registry":
         kind = "JSON" if table.source_format == "json" else "AVRO"
         where = {"subject": table.subject, "subject_kind": kind}

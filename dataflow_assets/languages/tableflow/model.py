@@ -64,7 +64,7 @@ _Variable = Annotated[
 ]
 
 
-class Broker(TableflowSpec):
+class TableflowBroker(TableflowSpec):
     """One broker."""
 
     hostname: Annotated[str, _of_shape(r"[^\s:,/]+", "must be a host's name or address, no port")]
@@ -137,7 +137,7 @@ class SourceCluster(TableflowSpec):
     name: _Name
     """The names of its tables begin with it: **renaming a cluster creates new tables**, which begin
     at the oldest records."""
-    bootstrap_brokers: tuple[Broker, ...] = Field(min_length=1)
+    bootstrap_brokers: tuple[TableflowBroker, ...] = Field(min_length=1)
     """One or more of its brokers; they name the others."""
     credentials: Credentials | None = None
     """Encryption and authentication; without it there is neither."""
@@ -181,7 +181,7 @@ class TableSchema(TableflowSpec):
     `optional`, `int` to `long`, `float` to `double`. Any other change is a finding."""
 
 
-class Table(TableflowSpec):
+class TableflowTable(TableflowSpec):
     """One topic and its table, which is called `<cluster>+<topic>`."""
 
     source_cluster_name: str
@@ -274,7 +274,7 @@ class Tableflow(TableflowSpec):
 
     source_clusters: tuple[SourceCluster, ...] = Field(min_length=1)
     """The Kafka clusters that the topics are in."""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[TableflowTable, ...] = ()
     """The topics, each with its table. When an entry is removed, its table stays in the bucket."""
     destination_bucket_url: str
     """`s3://bucket`, with `?region=` and `&prefix=` where needed; or `file:///folder` (an

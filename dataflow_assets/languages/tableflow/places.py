@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dataflow_assets.languages.common.keys import suggest
-from dataflow_assets.languages.tableflow.catalogs import Catalog
+from dataflow_assets.languages.tableflow.catalogs import TableflowCatalog
 from dataflow_assets.languages.tableflow.declared_sinks import (
     BucketSink,
     DeclaredSink,
@@ -71,11 +71,11 @@ def _join(url: str, prefix: str) -> str:
 
 
 @dataclass(frozen=True)
-class Placed:
+class TableflowPlaced:
     """Where the tables of a file are: their folder, and the catalog that knows them, if any."""
 
     bucket: Bucket
-    catalog: Catalog | None
+    catalog: TableflowCatalog | None
 
     def sink(self, options: Mapping[str, Any]) -> DeclaredSink:
         if self.catalog is None:

@@ -23,10 +23,10 @@ tables are stored, read and changed is on the page
 _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
     ("The document", model.Tableflow),
     ("`source_clusters[]`", model.SourceCluster),
-    ("`source_clusters[].bootstrap_brokers[]`", model.Broker),
+    ("`source_clusters[].bootstrap_brokers[]`", model.TableflowBroker),
     ("`source_clusters[].credentials`", model.Credentials),
     ("`source_clusters[].schema_registry`", model.Registry),
-    ("`tables[]`", model.Table),
+    ("`tables[]`", model.TableflowTable),
     ("`tables[].schema`", model.TableSchema),
     ("`fields[]`", model.SchemaField),
 )

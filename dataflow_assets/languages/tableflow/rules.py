@@ -81,7 +81,7 @@ def _pairs(
             yield document.finding((*at, one), f"belongs to {other}: set both or none", key=True)
 
 
-def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
+def of_schema(document: Document, at: Path, table: model.TableflowTable) -> Iterator[Finding]:
     """Finds what is wrong with the fields of a table beside each other."""
     found = list(types.walk(table.fields, (*at, "schema")))
     yield from _ids(document, found)
@@ -101,7 +101,7 @@ def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Find
             yield document.finding((*place, "name"), message)
 
 
-def alike(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
+def alike(document: Document, at: Path, table: model.TableflowTable) -> Iterator[Finding]:
     """A note at each name that another one beside it has, but for capital letters."""
     names: dict[tuple[Path, str], str] = {}
     for place, one, _ in types.walk(table.fields, (*at, "schema")):
@@ -112,7 +112,7 @@ def alike(document: Document, at: Path, table: model.Table) -> Iterator[Finding]
 
 
 def of_mode(
-    document: Document, at: Path, table: model.Table, registries: Container[str]
+    document: Document, at: Path, table: model.TableflowTable, registries: Container[str]
 ) -> Iterator[Finding]:
     """Finds the columns of a table that are not where `schema_mode` says.
 
@@ -140,7 +140,7 @@ def of_mode(
         yield document.finding((*at, "schema_mode"), message)
 
 
-def of_layout(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
+def of_layout(document: Document, at: Path, table: model.TableflowTable) -> Iterator[Finding]:
     """Finds what is wrong with partitions, retention and key, held against the columns."""
     columns = {one.name: one for one in table.fields}
     inline = table.schema_mode == "inline"

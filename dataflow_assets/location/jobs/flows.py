@@ -9,14 +9,14 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets.claims import DRIVES
-from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.graph import AssetNode
 from dataflow_assets.assets.runs import FLOW, job_name
 from dataflow_assets.flow import Flow
 
 Job = Any  # Dagster gives what define_asset_job returns no public name
 
 
-def flow_job(flow: Flow, nodes: Sequence[Node]) -> Job:
+def flow_job(flow: Flow, nodes: Sequence[AssetNode]) -> Job:
     keys = [dg.AssetKey(list(node.key)) for node in nodes]
     return dg.define_asset_job(
         job_name(flow),

@@ -8,7 +8,7 @@ import dagster as dg
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.claims import DRIVES, ERROR
 from dataflow_assets.assets.failures import sentence
-from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.graph import AssetNode
 from dataflow_assets.assets.ingest import Ingest, Told
 from dataflow_assets.assets.lane_flows import Manifests
 from dataflow_assets.assets.lane_runs import LANE, LOCATION, LaneRuns, wait_for_predecessor
@@ -90,9 +90,9 @@ class _Nodes:
     def __init__(self, manifests: Manifests) -> None:
         self._manifests = manifests
         self._flows: Sequence[Flow] | None = None
-        self._nodes: dict[str, list[Node]] = {}
+        self._nodes: dict[str, list[AssetNode]] = {}
 
-    def __call__(self, flow: Flow) -> Sequence[Node]:
+    def __call__(self, flow: Flow) -> Sequence[AssetNode]:
         """Of the flow as it is driven, though its manifest may be another one already."""
         flows = self._manifests().flows
         if flows is not self._flows:
@@ -103,8 +103,8 @@ class _Nodes:
         return found
 
 
-def _by_flow(flows: Sequence[Flow]) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
+def _by_flow(flows: Sequence[Flow]) -> dict[str, list[AssetNode]]:
+    found: dict[str, list[AssetNode]] = {}
     for node in graph.build(flows).nodes:
         found.setdefault(node.flow.id, []).append(node)
     return found

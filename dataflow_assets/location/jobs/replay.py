@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets.failures import failing
-from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.graph import AssetNode, Graph
 from dataflow_assets.assets.run_log import log_to_run
 from dataflow_assets.assets.runs import FLOW
 from dataflow_assets.assets.stopping import Interrupts
@@ -64,7 +64,7 @@ def _job(graph: Graph, flows: dict[str, Flow]) -> dg.JobDefinition:
 
 
 def _put_back(
-    context: dg.OpExecutionContext, flow: Flow, nodes: Sequence[Node], since: str | None
+    context: dg.OpExecutionContext, flow: Flow, nodes: Sequence[AssetNode], since: str | None
 ) -> None:
     """Part by part, each committed whole; asked to stop, it ends after the one it is at."""
     context.instance.add_run_tags(context.run.run_id, {FLOW: flow.id})
@@ -99,7 +99,7 @@ def _since(text: str | None) -> datetime | None:
         raise PermanentError(f"since: {error}") from None
 
 
-def _tell(context: dg.OpExecutionContext, nodes: Sequence[Node], done: Replayed) -> None:
+def _tell(context: dg.OpExecutionContext, nodes: Sequence[AssetNode], done: Replayed) -> None:
     """On the run's page, and as an event of each table that got rows: what reads it is refreshed.
 
     The events carry no checkpoint: that of the flow has not moved.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dataflow_assets.assets.claims import ERROR
-from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.graph import AssetNode
 from dataflow_assets.assets.lane_departures import Departure
 from dataflow_assets.assets.runs import MANIFEST, PERMANENT, SUSPENDED
 
@@ -37,7 +37,7 @@ class Wait:
         left = max(0.0, self.until - time.time())
         return f"failed {times}; next try in {left:.0f} s. Last error: {self.error}"
 
-    def without_harm(self, nodes: Sequence[Node]) -> list[Node]:
+    def without_harm(self, nodes: Sequence[AssetNode]) -> list[AssetNode]:
         """Branches that went on in a run that failed for others: they need not wait for those."""
         some = self.suspended
         return [node for node in nodes if node.branch.id not in some] if some else []

@@ -16,7 +16,7 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets.graph import Key, Node
+from dataflow_assets.assets.graph import AssetNode, Key
 from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.mirrored_checkpoints import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
@@ -52,7 +52,9 @@ class Checkpoints:
         self._looks: dict[Key, _Look] = {}
         self._mirrors = _Mirrors()
 
-    def positions(self, instance: dg.DagsterInstance, nodes: Sequence[Node]) -> dict[Key, Found]:
+    def positions(
+        self, instance: dg.DagsterInstance, nodes: Sequence[AssetNode]
+    ) -> dict[Key, Found]:
         with self._lock:
             read = self._mirrors.read(instance, [node.key for node in nodes])
             mirrors = {key: one.checkpoint for key, one in read.items()}
@@ -62,22 +64,22 @@ class Checkpoints:
             return {node.key: self._find(node, mirrors[node.key]) for node in nodes}
 
     def mirrors(
-        self, instance: dg.DagsterInstance, nodes: Sequence[Node]
+        self, instance: dg.DagsterInstance, nodes: Sequence[AssetNode]
     ) -> Mapping[Key, Mirrored]:
         with self._lock:
             return self._mirrors.read(instance, [node.key for node in nodes])
 
-    def _find(self, node: Node, mirror: Any) -> Found:
+    def _find(self, node: AssetNode, mirror: Any) -> Found:
         look = self._looks[node.key]
         return look.found if look.mirror == mirror else positions(mirror)
 
-    def _due(self, node: Node, mirror: Any) -> bool:
+    def _due(self, node: AssetNode, mirror: Any) -> bool:
         look = self._looks.get(node.key)
         if look is None or look.manifest != node.flow.hash or look.again <= time.monotonic():
             return True
         return mirror is None  # nothing else says where the branch stands
 
-    def _look(self, node: Node, mirror: Any, answer: Found) -> _Look:
+    def _look(self, node: AssetNode, mirror: Any, answer: Found) -> _Look:
         """A sink that cannot be asked changes nothing: the run that needs it says so."""
         before, wait = self._looks.get(node.key), TRUTH_SECONDS
         if isinstance(answer, DataflowError):
@@ -111,7 +113,7 @@ class _Mirrors:
         return {key: self._known[key] for key in wanted}
 
 
-def _ask(nodes: Sequence[Node]) -> list[Found]:
+def _ask(nodes: Sequence[AssetNode]) -> list[Found]:
     found: dict[int, Found] = {}
     ends: dict[int, tuple[Sink, Target]] = {}
     for number, node in enumerate(nodes):
@@ -130,7 +132,7 @@ def _ask(nodes: Sequence[Node]) -> list[Found]:
     return [found[number] for number in range(len(nodes))]
 
 
-def _end(node: Node) -> tuple[Sink, Target]:
+def _end(node: AssetNode) -> tuple[Sink, Target]:
     """The branch's sink with all secrets in place."""
     flow = node.flow.resolve()
     branch = next(branch for branch in flow.branches if branch.id == node.branch.id)

@@ -15,9 +15,9 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import LIVE, going
 from dataflow_assets.assets.drive_states import STALE_SECONDS
-from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.graph import AssetNode, Graph, Key
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS
-from dataflow_assets.assets.lane_book import Page, Part
+from dataflow_assets.assets.lane_book import LanePage, Part
 from dataflow_assets.assets.lane_departures import Departure, Departures
 from dataflow_assets.assets.lane_flows import drivable
 from dataflow_assets.assets.lane_runs import LaneRuns, elsewhere
@@ -79,7 +79,7 @@ class Location:
     """The flows of a location, and since when each waits for a run of its own."""
 
     def __init__(self, graph: Graph, told: Board) -> None:
-        self._nodes: dict[str, list[Node]] = defaultdict(list)
+        self._nodes: dict[str, list[AssetNode]] = defaultdict(list)
         for node in graph.nodes:
             self._nodes[node.flow.id].append(node)
         self._flows = [nodes[0].flow for nodes in self._nodes.values()]
@@ -146,7 +146,7 @@ class Location:
     def _note_driven(
         self,
         look: _Look,
-        pages: Mapping[Part, Page],
+        pages: Mapping[Part, LanePage],
         newest: dg.DagsterRun,
         members: Sequence[Flow],
     ) -> None:
@@ -175,7 +175,7 @@ class Location:
         look.asked += self._own(look, due, behind)
 
     def _is_due(
-        self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[Node]]
+        self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[AssetNode]]
     ) -> bool:
         """A run of the flow's own would only fail where its source cannot be asked."""
         left = flow.id in look.departures and not isinstance(news, DataflowError)
@@ -187,7 +187,7 @@ class Location:
 
     def _behind(
         self, look: _Look, flow: Flow, news: News, known: Mapping[Key, Found]
-    ) -> list[Node]:
+    ) -> list[AssetNode]:
         """The branches that have something to read.
 
         One whose sink cannot be asked hinders no other: it is told when there is nothing else.
@@ -202,7 +202,7 @@ class Location:
         return [node for node, new in zip(asked, news, strict=True) if new]
 
     def _own(
-        self, look: _Look, flows: Sequence[Flow], behind: Mapping[str, Sequence[Node]]
+        self, look: _Look, flows: Sequence[Flow], behind: Mapping[str, Sequence[AssetNode]]
     ) -> Iterator[dg.RunRequest]:
         """Runs of the flows' own, those that wait for the longest time first."""
         live = [record.dagster_run.job_name for record in look.known]
@@ -237,17 +237,17 @@ def _is_old(record: dg.RunRecord) -> bool:
     return record.dagster_run.status in LIVE and time.time() - began >= LONG_SECONDS
 
 
-def _silence(pages: Mapping[Part, Page], record: dg.RunRecord) -> float:
+def _silence(pages: Mapping[Part, LanePage], record: dg.RunRecord) -> float:
     """Seconds since a run that has flows has written its page, as it does all the time."""
     own = [page for page in pages.values() if page.run == record.dagster_run.run_id and page.flows]
     return min(map(_age, own), default=0.0)
 
 
-def _age(page: Page) -> float:
+def _age(page: LanePage) -> float:
     return time.time() - page.at
 
 
-def _states_of(page: Page) -> Mapping[str, str]:
+def _states_of(page: LanePage) -> Mapping[str, str]:
     if _age(page) < STALE_SECONDS:
         return page.flows
     quiet = f"whose run {page.run[:8]} has said nothing for {_age(page):.0f} s"

@@ -14,7 +14,7 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.drive_states import ERROR, RUNNING, STOPPED, states_in
-from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.graph import AssetNode, Graph, Key
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.metadata import (
     LAG_CHECK,
@@ -81,7 +81,7 @@ class _Seen:
 
 
 def _look(
-    nodes: Sequence[Node], instance: dg.DagsterInstance, before: dict[str, str]
+    nodes: Sequence[AssetNode], instance: dg.DagsterInstance, before: dict[str, str]
 ) -> tuple[list[Event], dict[str, str], list[str]]:
     """Events for lags and states that changed, what to remember, and what was not asked."""
     earlier = {node.key: before[name] for node in nodes if (name := _of_state(node.key)) in before}
@@ -118,7 +118,7 @@ def _state_at_end(state: str) -> str:
     return STOPPED if state == RUNNING else state
 
 
-def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, str]:
+def _states(nodes: Sequence[AssetNode], instance: dg.DagsterInstance) -> dict[Key, str]:
     flows = [node.flow for node in nodes]
     off = {flow.id for flow in flows} - switches.on(instance, flows)
     found = states_in(instance, flows, off)
@@ -129,8 +129,8 @@ def _states(nodes: Sequence[Node], instance: dg.DagsterInstance) -> dict[Key, st
 
 
 def _look_at(
-    nodes: Sequence[Node], instance: dg.DagsterInstance
-) -> Iterator[tuple[Node, _Seen | str]]:
+    nodes: Sequence[AssetNode], instance: dg.DagsterInstance
+) -> Iterator[tuple[AssetNode, _Seen | str]]:
     """All branches that were reported once; a text where one was not asked, and why."""
     mirrors = checkpoints.mirrors(instance, nodes)
     driven = _driven_flows([node.flow for node in nodes], instance)
@@ -161,7 +161,7 @@ def _driven_flows(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[st
     return own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
 
 
-def _events(node: Node, seen: _Seen, state: str | None) -> Iterator[Event]:
+def _events(node: AssetNode, seen: _Seen, state: str | None) -> Iterator[Event]:
     key = dg.AssetKey(list(node.key))
     metadata = lag_metadata(seen.lag) | language_metrics(node.flow, seen.lag)
     metadata |= {STATE: state} if state else {}

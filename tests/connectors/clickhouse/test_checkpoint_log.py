@@ -14,14 +14,18 @@ import pytest
 from dataflow_assets.connectors.clickhouse.sink import chunks as chunks_module
 from dataflow_assets.connectors.clickhouse.sink import recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
-from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
+from dataflow_assets.connectors.clickhouse.sink.chunks import (
+    ClickhouseChunks,
+    ClickhousePiece,
+    ClickhouseRows,
+)
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
-    Entry,
-    Head,
-    Intent,
+    ClickhouseEntry,
+    ClickhouseHead,
+    ClickhouseIntent,
+    ClickhousePartition,
     Key,
-    Partition,
     dump,
     fold,
 )
@@ -48,7 +52,7 @@ class Stopped(BaseException):
 class Model:
     """What ClickHouse promises: rows of a key once, blocks of a token once."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ClickhouseEntry] = field(default_factory=list)
     keys: deque[Key] = field(default_factory=lambda: deque(maxlen=12))  # more are forgotten
     tokens: set[str] = field(default_factory=set)
     rows: list[tuple[str, int]] = field(default_factory=list)
@@ -62,13 +66,13 @@ class Seat:
     turn: Callable[[], None]
     blocks: int = 0
 
-    def read(self, partition: str | None = None) -> list[Entry]:
+    def read(self, partition: str | None = None) -> list[ClickhouseEntry]:
         self.turn()
         return [
             e for e in self.model.entries if partition in (None, e.partition) or e.kind == "head"
         ]
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: ClickhouseEntry) -> None:
         self.turn()
         if entry.key not in self.model.keys:
             self.model.keys.append(entry.key)
@@ -88,7 +92,7 @@ def drive(seat: Seat, run: str, end: int, chance: random.Random) -> None:
     branch = BranchCheckpoint(seat, TARGET)
     state = branch.take(Run(run, "h", 1))
     if not state.head.source or chance.random() < 0.2:
-        start = {"0": Partition(0)}
+        start = {"0": ClickhousePartition(0)}
         fresh = replace(state.snapshot(), generation=branch.generation(), partitions=start)
         state = branch.head(replace(fresh, source="s"))
     while (position := int(state.partitions["0"].position or 0)) < end:
@@ -96,10 +100,10 @@ def drive(seat: Seat, run: str, end: int, chance: random.Random) -> None:
         upto = int(border.upto) if border else min(end, position + chance.randint(1, 9))
         seen = chance.randint(position + 1, upto)  # the input may end early
         task = BranchCheckpoint(seat, TARGET, branch.epoch)
-        chunks = Chunks(task, seat, OffsetSlice("0", position, upto), TARGET.id)
+        chunks = ClickhouseChunks(task, seat, OffsetSlice("0", position, upto), TARGET.id)
         first = chunks.first()
 
-        def insert(piece: Piece, border: Border) -> Totals:
+        def insert(piece: ClickhousePiece, border: Border) -> Totals:
             assert isinstance(piece.after, int)
             assert isinstance(piece.upto, int)
             rows = list(range(max(piece.after, first or 0), min(piece.upto, seen)))  # noqa: B023
@@ -107,7 +111,7 @@ def drive(seat: Seat, run: str, end: int, chance: random.Random) -> None:
             return Totals(len(rows))
 
         try:
-            chunks.commit(seen, Rows(lambda _: "", insert), utc_now())
+            chunks.commit(seen, ClickhouseRows(lambda _: "", insert), utc_now())
         except TakenOver:
             raise
         except DataflowError:
@@ -194,7 +198,7 @@ class Interrupted(Seat):
 
     act: Callable[[], None] | None = None
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: ClickhouseEntry) -> None:
         act, self.act = self.act, None
         if act:
             act()
@@ -203,7 +207,7 @@ class Interrupted(Seat):
 
 def test_a_takeover_knows_what_its_predecessor_did_last() -> None:
     model = Model()
-    old, start = BranchCheckpoint(Seat(model, _at_once), TARGET), {"0": Partition(3)}
+    old, start = BranchCheckpoint(Seat(model, _at_once), TARGET), {"0": ClickhousePartition(3)}
     state = old.take(Run("old", "h", 1))
 
     def restart() -> None:
@@ -232,7 +236,7 @@ def test_two_runs_never_share_an_epoch() -> None:
 
 def test_of_two_rows_with_one_key_the_first_stands() -> None:
     """As when the second came after the table had forgotten the first one's token."""
-    heads = [Entry("head", dump(Head(1, 0, run)), run, 1) for run in ("a", "b")]
+    heads = [ClickhouseEntry("head", dump(ClickhouseHead(1, 0, run)), run, 1) for run in ("a", "b")]
     assert fold(heads).head.run == "a"
 
 
@@ -241,13 +245,13 @@ def test_parts_of_two_reads_are_not_mistaken_for_each_other() -> None:
     branch = BranchCheckpoint(Seat(model, _at_once), TARGET)
     for read in ("i1", "i2"):
         part = PartSlice("part-0", None, f"end of {read}")
-        intent = Intent(read, utc_now(), 0, (part,))
+        intent = ClickhouseIntent(read, utc_now(), 0, (part,))
         state = branch.take(Run("r", "h", 1))
         state = branch.head(replace(state.snapshot(), partitions={}, intent=intent))
         assert state.parts == (part,)
         seat = Seat(model, _at_once)
-        chunks = Chunks(BranchCheckpoint(seat, TARGET, branch.epoch), seat, part, "f")
-        chunks.commit(part.upto, Rows(lambda _: "", lambda *_: Totals(2)), utc_now())
+        chunks = ClickhouseChunks(BranchCheckpoint(seat, TARGET, branch.epoch), seat, part, "f")
+        chunks.commit(part.upto, ClickhouseRows(lambda _: "", lambda *_: Totals(2)), utc_now())
         (done,) = branch.read().parts
         assert done.empty
     assert branch.read().partitions["part-0"].totals.rows == 2
@@ -261,9 +265,9 @@ def test_a_later_part_has_a_higher_version_whatever_the_clocks_say(
     driver = BranchCheckpoint(seat, TARGET)
     state = driver.take(Run("r", "h", 1))
     parts = tuple(PartSlice(f"part-{n}", None, "end", f"stretch {n}") for n in range(3))
-    driver.head(replace(state.snapshot(), intent=Intent("i1", utc_now(), 0, parts)))
+    driver.head(replace(state.snapshot(), intent=ClickhouseIntent("i1", utc_now(), 0, parts)))
 
-    def insert(_: Piece, border: Border) -> Totals:
+    def insert(_: ClickhousePiece, border: Border) -> Totals:
         versions.append(border.version)
         return Totals(1)
 
@@ -272,7 +276,9 @@ def test_a_later_part_has_a_higher_version_whatever_the_clocks_say(
         clock = now - timedelta(seconds=seconds)
         monkeypatch.setattr(chunks_module, "utc_now", lambda clock=clock: clock)
         task = BranchCheckpoint(seat, TARGET, driver.epoch)
-        Chunks(task, seat, part, TARGET.id).commit("end", Rows(lambda _: "", insert), now)
+        ClickhouseChunks(task, seat, part, TARGET.id).commit(
+            "end", ClickhouseRows(lambda _: "", insert), now
+        )
     assert versions[0] < versions[1] < versions[2]
 
 
@@ -281,7 +287,7 @@ def test_a_part_that_is_gone_takes_what_was_recorded_of_it_along() -> None:
     model = Model()
     branch = BranchCheckpoint(Seat(model, _at_once), TARGET)
     parts = PartSlice("part-0", None, "end"), PartSlice("part-1", None, "end", "old")
-    intent = Intent("i1", utc_now(), 0, parts)
+    intent = ClickhouseIntent("i1", utc_now(), 0, parts)
     branch.take(Run("r", "h", 1))
     state = branch.head(replace(branch.read().snapshot(), intent=intent))
     version = 1 << 62
@@ -301,8 +307,11 @@ def test_a_part_that_is_gone_takes_what_was_recorded_of_it_along() -> None:
 def test_a_read_that_is_left_without_parts_is_planned_again() -> None:
     """Earlier versions have recorded such a read, which nothing ended."""
     part = PartSlice("part-0", None, "end")
-    head = Head(intent=Intent("i1", utc_now(), 0, ()), partitions={"wal": Partition("begin")})
-    state = fold([Entry("head", dump(head), "a", 1)])
+    head = ClickhouseHead(
+        intent=ClickhouseIntent("i1", utc_now(), 0, ()),
+        partitions={"wal": ClickhousePartition("begin")},
+    )
+    state = fold([ClickhouseEntry("head", dump(head), "a", 1)])
     assert recovery.unfinished_span(state, Span((part,))) is None
     (found,) = recovery.head_at_begin(state.snapshot(), Span((part,)), utc_now(), 0).intent.parts  # type: ignore[union-attr]
     assert found == part

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.clickhouse.client import connect, query_rows
-from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
+from dataflow_assets.connectors.clickhouse.frames.frame_table import ClickhouseFrameTable
 from dataflow_assets.connectors.clickhouse.frames.write import write
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import Mode
@@ -39,7 +39,9 @@ def put(clickhouse: devservers.ClickHouse, database: str, engine: SparkSession) 
 
     def written(name: str, kind: pa.DataType, *values: Any, mode: Mode = "append") -> int:
         given = local_frame([{name: v} for v in values], pa.schema([(name, kind)]), engine)
-        return write(FrameTable(clickhouse.dsn(database), database, "t"), given, mode, [name])
+        return write(
+            ClickhouseFrameTable(clickhouse.dsn(database), database, "t"), given, mode, [name]
+        )
 
     return written
 

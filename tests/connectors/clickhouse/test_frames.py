@@ -18,7 +18,7 @@ import devservers
 from dataflow_assets.connectors.clickhouse.client import connect, query_rows
 from dataflow_assets.connectors.clickhouse.frames import partition_key
 from dataflow_assets.connectors.clickhouse.frames.conditions import condition
-from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
+from dataflow_assets.connectors.clickhouse.frames.frame_table import ClickhouseFrameTable
 from dataflow_assets.connectors.clickhouse.frames.partition_key import PartitionKey
 from dataflow_assets.connectors.clickhouse.frames.read import read
 from dataflow_assets.connectors.clickhouse.frames.write import write
@@ -39,11 +39,11 @@ def server(clickhouse: devservers.ClickHouse, database: str) -> Iterator[Client]
 
 
 @pytest.fixture
-def table(clickhouse: devservers.ClickHouse, database: str) -> FrameTable:
-    return FrameTable(clickhouse.dsn(database), database, "t")
+def table(clickhouse: devservers.ClickHouse, database: str) -> ClickhouseFrameTable:
+    return ClickhouseFrameTable(clickhouse.dsn(database), database, "t")
 
 
-def rows(table: FrameTable, engine: SparkSession) -> list[dict[str, Any]]:
+def rows(table: ClickhouseFrameTable, engine: SparkSession) -> list[dict[str, Any]]:
     with ExitStack() as held:
         found: list[dict[str, Any]] = read(table, engine, None, held).toArrow().to_pylist()
     return found
@@ -56,7 +56,7 @@ def windows(start: datetime, length: timedelta) -> Partitions:
 
 
 def test_moments_are_read_in_microseconds_wherever_they_are(
-    table: FrameTable, server: Client, engine: SparkSession
+    table: ClickhouseFrameTable, server: Client, engine: SparkSession
 ) -> None:
     """All that a DataFrame has."""
     kind, text = "DateTime64(9, 'UTC')", "'2026-01-31 10:00:00.123456789'"
@@ -70,7 +70,7 @@ def test_moments_are_read_in_microseconds_wherever_they_are(
 
 
 def test_bytes_come_back_and_text_that_is_none_is_refused(
-    table: FrameTable, server: Client, engine: SparkSession
+    table: ClickhouseFrameTable, server: Client, engine: SparkSession
 ) -> None:
     schema = pa.schema([("b", pa.binary()), ("s", pa.string())])
     given: list[Mapping[str, Any]] = [{"b": b"\x00\xff", "s": "ü"}, {"b": None, "s": None}]
@@ -87,7 +87,7 @@ def test_bytes_come_back_and_text_that_is_none_is_refused(
 
 
 def test_an_upsert_leaves_the_columns_alone_that_a_frame_lacks(
-    table: FrameTable, server: Client, engine: SparkSession
+    table: ClickhouseFrameTable, server: Client, engine: SparkSession
 ) -> None:
     server.command(
         "CREATE TABLE t (k Int64, a String, b String DEFAULT 'new', n Nullable(Int32), "
@@ -130,7 +130,7 @@ def test_only_a_table_whose_partitions_are_those_of_the_asset_is_overwritten(
     start: datetime,
     unit: str,
     separate: bool,
-    table: FrameTable,
+    table: ClickhouseFrameTable,
     server: Client,
     engine: SparkSession,
 ) -> None:
@@ -191,7 +191,9 @@ def test_one_run_may_have_some_thousand_keys(server: Client) -> None:
     assert query_rows(server, query) == [(2, 1, 3)]
 
 
-def test_parts_of_a_day_are_no_partitions_of_dates(table: FrameTable, engine: SparkSession) -> None:
+def test_parts_of_a_day_are_no_partitions_of_dates(
+    table: ClickhouseFrameTable, engine: SparkSession
+) -> None:
     schema = pa.schema([("at", pa.date32())])
     frame = local_frame([{"at": date(2026, 1, 1)}], schema, engine)
     five = windows(MIDNIGHT + timedelta(hours=5), UNITS["hour"])
@@ -200,7 +202,7 @@ def test_parts_of_a_day_are_no_partitions_of_dates(table: FrameTable, engine: Sp
 
 
 def test_a_day_that_is_replaced_takes_no_far_day_with_it(
-    table: FrameTable, engine: SparkSession
+    table: ClickhouseFrameTable, engine: SparkSession
 ) -> None:
     """`toDate` counts to 2149, and begins with 1970 then."""
     kinds = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink, ClickhouseSource
 from dataflow_assets.connectors.clickhouse.client import quote
-from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
+from dataflow_assets.connectors.clickhouse.frames.frame_table import ClickhouseFrameTable
 from dataflow_assets.connectors.clickhouse.frames.read import read
 from dataflow_assets.connectors.clickhouse.frames.write import write
 from dataflow_assets.connectors.clickhouse.options import ClickhouseConnection
@@ -115,7 +115,7 @@ def test_rows_that_such_a_table_refuses_are_rejected(
 def test_frames_take_any_name(
     clickhouse: devservers.ClickHouse, named: str, spark: SparkSession
 ) -> None:
-    place = FrameTable(clickhouse.dsn(), named, NASTY)
+    place = ClickhouseFrameTable(clickhouse.dsn(), named, NASTY)
     names = ["1 Order.No", 'it\'s "%" {x:Int8}']
     for value in ("a", "b"):
         frame = spark.createDataFrame([(1, value)], f"`{names[0]}` int, `{names[1]}` string")

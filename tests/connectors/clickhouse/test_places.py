@@ -13,7 +13,7 @@ from dataflow_assets.connectors.clickhouse import (
     dsn,
     errors,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, ClickhouseKind
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import system
 from dataflow_assets.spec import hints
@@ -127,23 +127,23 @@ def test_error_codes_have_their_names(clickhouse: devservers.ClickHouse) -> None
 @pytest.mark.parametrize(
     ("query", "code", "kind"),
     [
-        ("SELECT 1 FROM nowhere", 60, Kind.PERMANENT),
-        ("SELEC 1", 62, Kind.PERMANENT),
-        ("SELECT nowhere FROM system.one", 47, Kind.PERMANENT),
-        ("SELECT toUInt8('x')", 6, Kind.REFUSED),
-        ("SELECT sleep(3) SETTINGS max_execution_time = 1", 159, Kind.TRANSIENT),
+        ("SELECT 1 FROM nowhere", 60, ClickhouseKind.PERMANENT),
+        ("SELEC 1", 62, ClickhouseKind.PERMANENT),
+        ("SELECT nowhere FROM system.one", 47, ClickhouseKind.PERMANENT),
+        ("SELECT toUInt8('x')", 6, ClickhouseKind.REFUSED),
+        ("SELECT sleep(3) SETTINGS max_execution_time = 1", 159, ClickhouseKind.TRANSIENT),
         (
             "SELECT 1 FROM numbers(10000000) GROUP BY number SETTINGS max_memory_usage = 100000",
             241,
-            Kind.TRANSIENT,
+            ClickhouseKind.TRANSIENT,
         ),
     ],
 )
 def test_what_the_server_refuses(
-    clickhouse: devservers.ClickHouse, query: str, code: int, kind: Kind
+    clickhouse: devservers.ClickHouse, query: str, code: int, kind: ClickhouseKind
 ) -> None:
     connected = client.connect(clickhouse.dsn(), "tests")
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(ClickhouseFailure) as caught:
         client.query_rows(connected, query)
     assert (caught.value.code, caught.value.kind) == (code, kind)
     assert "127.0.0.1" not in caught.value.message
@@ -151,7 +151,7 @@ def test_what_the_server_refuses(
 
 def test_a_wrong_password_is_permanent_and_not_shown(clickhouse: devservers.ClickHouse) -> None:
     text = clickhouse.dsn().replace(clickhouse.password, "hush-hush")
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(ClickhouseFailure) as caught:
         client.connect(text, "tests")
     assert caught.value.code == 516
     error = caught.value.error("opening x")
@@ -162,7 +162,7 @@ def test_a_wrong_password_is_permanent_and_not_shown(clickhouse: devservers.Clic
 
 def test_a_server_that_is_not_there_is_waited_for() -> None:
     (port,) = system.free_ports(1)
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(ClickhouseFailure) as caught:
         client.connect(f"http://127.0.0.1:{port}/d", "tests")
     assert isinstance(caught.value.error("opening x"), TransientError)
 
@@ -177,6 +177,6 @@ def test_the_first_host_that_answers_is_used(clickhouse: devservers.ClickHouse) 
 def test_a_stream_that_is_cut_off_is_no_end(clickhouse: devservers.ClickHouse) -> None:
     connected = client.connect(clickhouse.dsn(), "tests")
     query = "SELECT throwIf(number = 3000000) FROM numbers(10000000)"
-    with pytest.raises(Failure) as caught, client.stream(connected, query) as batches:
+    with pytest.raises(ClickhouseFailure) as caught, client.stream(connected, query) as batches:
         assert sum(batch.num_rows for batch in batches) > 0
-    assert caught.value.kind is Kind.TRANSIENT
+    assert caught.value.kind is ClickhouseKind.TRANSIENT

@@ -9,9 +9,9 @@ import pytest
 
 import devservers
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, Failure
+from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, ClickhouseFailure
 from dataflow_assets.connectors.clickhouse.sink import trial_table
-from dataflow_assets.connectors.clickhouse.sink.insert import Insert
+from dataflow_assets.connectors.clickhouse.sink.insert import ClickhouseInsert
 from dataflow_assets.connectors.clickhouse.sink.trial_table import PREFIX
 from dataflow_assets.errors import Defect, PermanentError, TransientError
 from tests.connectors.clickhouse.driver import Place, start, store
@@ -99,15 +99,17 @@ def test_a_view_that_refuses_every_record_stops_before_anything_is_stored(place:
 def test_a_user_who_may_not_insert_into_other_tables_inserts_untried(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true, denied = Insert._insert, list[str]()
+    true, denied = ClickhouseInsert._insert, list[str]()
 
-    def insert(self: Insert, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
+    def insert(
+        self: ClickhouseInsert, table: str, rows: pa.Table, settings: dict[str, object]
+    ) -> None:
         if table.startswith(PREFIX):
             denied.append(table)
-            raise Failure(f"Not enough privileges: INSERT(id) ON {table}", ACCESS_DENIED)
+            raise ClickhouseFailure(f"Not enough privileges: INSERT(id) ON {table}", ACCESS_DENIED)
         true(self, table, rows, settings)
 
-    monkeypatch.setattr(Insert, "_insert", insert)
+    monkeypatch.setattr(ClickhouseInsert, "_insert", insert)
     place.make("id Int64")
     place.run("create materialized view watch engine = Memory as select id from orders")
     store(place.sink(), ids([1, 2, 3]), way="stop")
@@ -179,11 +181,13 @@ def test_a_mistake_of_our_code_at_every_row(place: Place, monkeypatch: pytest.Mo
 
 def break_at(monkeypatch: pytest.MonkeyPatch, value: int) -> None:
     """Rows with this id cannot be written by our code."""
-    true = Insert._insert
+    true = ClickhouseInsert._insert
 
-    def insert(self: Insert, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
+    def insert(
+        self: ClickhouseInsert, table: str, rows: pa.Table, settings: dict[str, object]
+    ) -> None:
         if value in rows.column("id").to_pylist():
             raise pa.ArrowInvalid("beyond me")
         true(self, table, rows, settings)
 
-    monkeypatch.setattr(Insert, "_insert", insert)
+    monkeypatch.setattr(ClickhouseInsert, "_insert", insert)

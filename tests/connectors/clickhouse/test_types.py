@@ -11,7 +11,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client, types
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.contracts import Note
 from dataflow_assets.errors import PermanentError
 
@@ -120,7 +120,10 @@ def test_each_type_is_read_as_the_table_says(
     ((text,),) = client.query_rows(connected, found)
     field = types.field("c", text)
     assert plain(field.type) == plain(arrow)
-    assert (field.metadata.get(Note.KIND), field.nullable) == (kind, Type.of(text).nullable)
+    assert (field.metadata.get(Note.KIND), field.nullable) == (
+        kind,
+        ClickhouseType.of(text).nullable,
+    )
     query = f"SELECT {types.select_expression('c', text)} AS c FROM t"
     with client.stream(connected, query, settings=types.JSON_SETTINGS) as batches:
         (batch,) = batches

@@ -7,7 +7,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.connectors.files.client import FilesStored
 from tests.connectors.files import driver
 
 
@@ -32,7 +32,7 @@ class Ends:
         YAML().dump(document, Path(self.manifest))
 
     @property
-    def visible(self) -> list[Stored]:
+    def visible(self) -> list[FilesStored]:
         """The files of the sink that readers see."""
         return list(driver.visible(self.sink.files()))
 

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.avro_types import columns
-from dataflow_assets.connectors.iceberg.table.registered import Merge
+from dataflow_assets.connectors.iceberg.table.registered import _SchemaMerge
 from dataflow_assets.formats.avro_schema import AvroSchema
 
 INNER = {"type": "record", "name": "i", "fields": [{"name": "u", "type": "string"}]}
@@ -72,7 +72,7 @@ def merged(*kinds: Any) -> tuple[Schema, list[str]]:
     """The columns after versions whose one field is of these types."""
     known, ids, wrong = None, count(1), []
     for number, kind in enumerate(kinds, 1):
-        merge = Merge(ids, f"version {number}")
+        merge = _SchemaMerge(ids, f"version {number}")
         known = merge.fields(known, found(kind), "")
         wrong += [one.message for one in merge.differences]
     return Schema(*known or []), wrong

@@ -26,7 +26,7 @@ import devservers
 from dataflow_assets.connectors.iceberg import hint, metadata_files
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
-from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
     data_file,
@@ -239,7 +239,7 @@ def test_a_commit_on_the_disk_waits_for_its_own_files_only(
     file = ParquetFile(write_target(table), file_schema(SCHEMA, ["id"]), "one")
     file.write(pa.table({"id": [1]}).cast(file_schema(SCHEMA, ["id"])))
     file.close()
-    committer.commit(Change("k", lambda _: "v", files=[data_file(file.document(), table)]))
+    committer.commit(TableChange("k", lambda _: "v", files=[data_file(file.document(), table)]))
     assert missing == []
     names = {Path(one).name for one in durable}
     assert {"data", "metadata", "orders+1"} <= names

@@ -22,7 +22,11 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 
 from dataflow_assets.connectors.iceberg.json_schema_types import columns
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, Registered
-from dataflow_assets.connectors.iceberg.table.registered import Merge, _columns, merge_versions
+from dataflow_assets.connectors.iceberg.table.registered import (
+    _columns,
+    _SchemaMerge,
+    merge_versions,
+)
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
@@ -237,14 +241,14 @@ def test_columns_grow_with_their_versions() -> None:
     second = of({"type": ["null", "integer"]}, {"type": "array", "items": STRING}, POINT)
     known, ids = None, count(1)
     for version in (first, second, of({"type": "integer"})):
-        merge = Merge(ids, "a version")
+        merge = _SchemaMerge(ids, "a version")
         known = merge.fields(known, version, "")
         assert merge.differences == []
     schema = Schema(*known or [])
     found = {name: schema.find_field(name) for name in ("a", "b", "b.element", "c", "c.x")}
     assert [one.field_id for one in found.values()] == [1, 2, 3, 4, 5]
     assert [one.required for one in schema.fields] == [False, False, False]
-    merge = Merge(ids, "version 4")
+    merge = _SchemaMerge(ids, "version 4")
     merge.fields(known, of({"type": "number"}), "")
     (wrong,) = merge.differences
     assert wrong.message.startswith("a is long in the table, and double in version 4")
@@ -268,7 +272,7 @@ def test_what_becomes_of_numbers_and_moments_at_their_limits(
     kind: Any, value: str, stored: Any
 ) -> None:
     """As the guarantees say it; None: the record is rejected."""
-    known = Merge(count(1), "version 1").fields(None, of(kind), "")
+    known = _SchemaMerge(count(1), "version 1").fields(None, of(kind), "")
     body = pa.array([f'{{"a":{value}}}'], pa.string()).cast(pa.binary())
     found = JsonDecoder(row_schema(Schema(*known)), "reject").decode(body, pa.array([0]))
     assert [row["a"] for row in found.rows.to_pylist()] == ([] if stored is None else [stored])
@@ -277,7 +281,7 @@ def test_what_becomes_of_numbers_and_moments_at_their_limits(
 
 def test_a_comment_on_a_column_is_no_difference() -> None:
     """Spark's ALTER TABLE sets one; that of a column of JSON says how it is decoded."""
-    merge = Merge(count(4), "version 2")
+    merge = _SchemaMerge(count(4), "version 2")
     comment = "what customers see"
     known = [
         NestedField(1, "a", StringType(), doc=comment, required=False),

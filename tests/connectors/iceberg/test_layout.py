@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, TimestamptzType
 
-from dataflow_assets.connectors.iceberg.layout import Order, Term, parse_order, parse_term
+from dataflow_assets.connectors.iceberg.layout import IcebergOrder, Term, parse_order, parse_term
 from dataflow_assets.contracts import OFFSET, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from devservers import SeaweedFS
@@ -59,13 +59,13 @@ def test_partition_terms(text: str, term: Term) -> None:
 @pytest.mark.parametrize(
     ("text", "order"),
     [
-        ("id", Order("id", descending=False, nulls_first=True)),
-        ("id DESC", Order("id", descending=True, nulls_first=False)),
-        ("id asc nulls last", Order("id", descending=False, nulls_first=False)),
-        ("`a b` desc NULLS FIRST", Order("a b", descending=True, nulls_first=True)),
+        ("id", IcebergOrder("id", descending=False, nulls_first=True)),
+        ("id DESC", IcebergOrder("id", descending=True, nulls_first=False)),
+        ("id asc nulls last", IcebergOrder("id", descending=False, nulls_first=False)),
+        ("`a b` desc NULLS FIRST", IcebergOrder("a b", descending=True, nulls_first=True)),
     ],
 )
-def test_sort_orders(text: str, order: Order) -> None:
+def test_sort_orders(text: str, order: IcebergOrder) -> None:
     assert parse_order(text) == order
 
 

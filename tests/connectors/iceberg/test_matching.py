@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.iceberg.merge.match import (
-    Rules,
+    IcebergRules,
     fold,
     key_bytes,
     merge_rows,
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 @pytest.mark.parametrize("seed", range(60))
 def test_merging_equals_applying_row_by_row(seed: int, soft: str | None) -> None:
     dice = random.Random(f"{seed}-{soft}")
-    rules = Rules(KEY, soft, NOW)
+    rules = IcebergRules(KEY, soft, NOW)
     model: dict[tuple[Any, ...], Row] = {}
     stored = pa.RecordBatch.from_pylist([], SCHEMA)
     for _ in range(4):
@@ -52,7 +52,7 @@ def test_merging_equals_applying_row_by_row(seed: int, soft: str | None) -> None
         )
 
 
-def _stored(before: pa.RecordBatch, folded: Any, rules: Rules) -> pa.RecordBatch:
+def _stored(before: pa.RecordBatch, folded: Any, rules: IcebergRules) -> pa.RecordBatch:
     """What the driver's join and the tasks make of it: keys that no file holds are inserted."""
     known = set(key_bytes(before, SCHEMA, KEY).to_pylist())
     new = [key not in known for key in folded.keys.to_pylist()]

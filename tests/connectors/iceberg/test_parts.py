@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile
 from dataflow_assets.connectors.iceberg.source.parts import (
     MOST_FILES,
-    Bounds,
-    Cut,
-    Part,
-    Piece,
-    Range,
+    IcebergBounds,
+    IcebergCut,
+    IcebergPart,
+    IcebergPiece,
+    IcebergRange,
     cut,
 )
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 
 UNBOUNDED = 1 << 62
-WIDE = Bounds(4, 1_000, 1_000_000, UNBOUNDED, UNBOUNDED)
+WIDE = IcebergBounds(4, 1_000, 1_000_000, UNBOUNDED, UNBOUNDED)
 
 
 def file(name: str, rows: int, size: int = 10) -> SourceFile:
@@ -28,15 +28,15 @@ def file(name: str, rows: int, size: int = 10) -> SourceFile:
     return SourceFile(name, rows, rows * size)
 
 
-def piece(number: int, *files: SourceFile) -> Piece:
-    return Piece(SnapshotPosition(number, number, "", "added"), files)
+def piece(number: int, *files: SourceFile) -> IcebergPiece:
+    return IcebergPiece(SnapshotPosition(number, number, "", "added"), files)
 
 
 def no_groups(_: SourceFile) -> Sequence[int]:
     return ()
 
 
-def sizes(found: Cut) -> list[int]:
+def sizes(found: IcebergCut) -> list[int]:
     return [sum(each.rows for each in part) for part in found.parts]
 
 
@@ -49,9 +49,15 @@ def test_short_snapshots_share_a_part() -> None:
 
 
 def test_what_moves_no_rows_moves_the_position() -> None:
-    pieces = [Piece(SnapshotPosition(1, 1)), piece(2, file("f", 5)), Piece(SnapshotPosition(3, 3))]
+    pieces = [
+        IcebergPiece(SnapshotPosition(1, 1)),
+        piece(2, file("f", 5)),
+        IcebergPiece(SnapshotPosition(3, 3)),
+    ]
     found = cut(iter(pieces), WIDE, no_groups)
-    assert found == Cut(((Range("f", 0, 5, "2", 2),),), SnapshotPosition(3, 3), more=False)
+    assert found == IcebergCut(
+        ((IcebergRange("f", 0, 5, "2", 2),),), SnapshotPosition(3, 3), more=False
+    )
     assert cut(iter([]), WIDE, no_groups) is None
 
 
@@ -70,7 +76,7 @@ def test_a_row_group_longer_than_a_part_is_cut_inside() -> None:
 
 
 def test_bytes_give_way_to_whole_row_groups_and_rows_do_not() -> None:
-    bounds = Bounds(4, 1_000, 4_000, UNBOUNDED, UNBOUNDED)
+    bounds = IcebergBounds(4, 1_000, 4_000, UNBOUNDED, UNBOUNDED)
     found = cut(iter([piece(1, file("f", 1_800))]), bounds, lambda _: (600, 1_200, 1_800))
     assert found is not None
     assert sizes(found) == [600, 600, 600]
@@ -85,8 +91,8 @@ def test_as_many_files_as_a_checkpoint_holds() -> None:
 
 
 def test_a_part_is_text() -> None:
-    part = Part("uuid", (Range("s3://a/b", 0, 7, "9", 3, ("d",), {"1": "ff"}),))
-    assert Part.parse(part.text()) == part
+    part = IcebergPart("uuid", (IcebergRange("s3://a/b", 0, 7, "9", 3, ("d",), {"1": "ff"}),))
+    assert IcebergPart.parse(part.text()) == part
 
 
 @given(
@@ -108,7 +114,7 @@ def test_every_row_once_and_in_order(
     group: int,
 ) -> None:
     """Span after span, from where the last one ended."""
-    bounds = Bounds(parts, part_rows, part_bytes, rows, size)
+    bounds = IcebergBounds(parts, part_rows, part_bytes, rows, size)
     pieces = [
         piece(number, *(file(f"{number}-{n}", count) for n, count in enumerate(counts)))
         for number, counts in enumerate(snapshots, 1)
@@ -125,10 +131,10 @@ def test_every_row_once_and_in_order(
     assert seen == wanted
 
 
-def _after(pieces: list[Piece], end: SnapshotPosition) -> list[Piece]:
+def _after(pieces: list[IcebergPiece], end: SnapshotPosition) -> list[IcebergPiece]:
     assert end.snapshot is not None
     rest = [one for one in pieces if (one.start.snapshot or 0) > end.snapshot]
     if end.scan is None:
         return rest
     inside = next(one for one in pieces if one.start.snapshot == end.snapshot)
-    return [Piece(end, inside.files), *rest]
+    return [IcebergPiece(end, inside.files), *rest]

@@ -39,7 +39,7 @@ from dataflow_assets.contracts import (
     reserved,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
+from dataflow_assets.micro_batch.message_metadata import MetadataRows, as_messages
 from devservers import SeaweedFS
 from tests.connectors.iceberg.source_driver import (
     MakeSource,
@@ -64,7 +64,7 @@ def make(seaweedfs: SeaweedFS, namespace: str) -> MakeSource:
 def messages(source: IcebergSource, batch: pa.RecordBatch) -> list[tuple[Any, dict[str, Any]]]:
     """Body and metadata of each row, as steps see them."""
     piece = PartSlice("part-0", None, "x")
-    reader = Rows(source, piece, 1, frozenset({EVERYTHING}))
+    reader = MetadataRows(source, piece, 1, frozenset({EVERYTHING}))
     return [
         (json.loads(body or b""), dict(metadata))
         for message in as_messages([source.message_form(batch)], 0, 1)

@@ -13,7 +13,11 @@ from pyiceberg.table import FileScanTask
 
 from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, data_file, write_target
-from dataflow_assets.connectors.iceberg.table.stored_rows import Unreadable, live_rows, stored_rows
+from dataflow_assets.connectors.iceberg.table.stored_rows import (
+    IcebergUnreadable,
+    live_rows,
+    stored_rows,
+)
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.languages.tableflow.declared_sinks import BucketSink
 
@@ -101,5 +105,5 @@ def test_files_without_ids_and_without_a_needed_column_are_left_to_others(
     for columns in (pa.schema([("id", pa.int32())]), wanted.remove(0)):
         path = tmp_path / "foreign.parquet"
         pq.write_table(pa.Table.from_pylist([{"id": 1}], columns), path)
-        with pytest.raises(Unreadable):
+        with pytest.raises(IcebergUnreadable):
             next(stored_rows(table.io, f"file://{path}", wanted))

@@ -14,9 +14,9 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource, consumer_groups
-from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.client import KafkaBroker
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.producer import Fenced, Transaction
+from dataflow_assets.connectors.kafka.producer import Fenced, KafkaTransaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
@@ -123,10 +123,10 @@ def test_a_fenced_producer_ends_though_its_error_is_still_looked_at(
 ) -> None:
     name = topic()
     with none_left():
-        first = Transaction(Cluster(kafka.bootstrap), name, BRIEF)
+        first = KafkaTransaction(Cluster(kafka.bootstrap), name, BRIEF)
         first.begin()
         first.send(Outgoing(name, b"x"))
-        second = Transaction(Cluster(kafka.bootstrap), name, BRIEF)
+        second = KafkaTransaction(Cluster(kafka.bootstrap), name, BRIEF)
         with pytest.raises(Fenced) as caught:
             first.commit()
         first.abort()
@@ -161,14 +161,14 @@ def test_sessions_of_many_groups_share_a_few_clients(
         for session in sessions:
             session.close()
     for name in names:
-        with closing(Broker(Cluster(kafka.bootstrap), name)) as broker:
+        with closing(KafkaBroker(Cluster(kafka.bootstrap), name)) as broker:
             assert broker.committed_offsets(name, broker.topic())[0].offset == 3
 
 
 def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Topics) -> None:
     names, group = [topic() for _ in range(10)], topic()
     with none_left():
-        brokers = [Broker(Cluster(kafka.bootstrap), name) for name in names]
+        brokers = [KafkaBroker(Cluster(kafka.bootstrap), name) for name in names]
         for broker in brokers:
             broker.topic()
         before = clients()
@@ -178,5 +178,5 @@ def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Top
         for broker in brokers:
             broker.close()
     for at, name in enumerate(names):
-        with closing(Broker(Cluster(kafka.bootstrap), name)) as broker:
+        with closing(KafkaBroker(Cluster(kafka.bootstrap), name)) as broker:
             assert broker.committed_offsets(group, broker.topic())[0].offset == at

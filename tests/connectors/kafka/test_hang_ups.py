@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.client import KafkaBroker
 from dataflow_assets.connectors.kafka.cluster import Cluster, security
 from dataflow_assets.errors import TransientError
 from tests.connectors.kafka.impatient import impatient
@@ -66,6 +66,6 @@ def test_a_broker_that_goes_away_in_the_login_is_waited_for(
     login = {"mechanism": "PLAIN", "username": "u", "password": "topsecret"}
     cluster = Cluster(hanging_up.address, security("SASL_PLAINTEXT", None, login))
     with pytest.raises(TransientError) as caught:
-        Broker(cluster, "t").topic()
+        KafkaBroker(cluster, "t").topic()
     assert hanging_up.asked
     assert "check sasl" not in str(caught.value)

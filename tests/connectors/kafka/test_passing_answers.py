@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource, consumer_group
-from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.client import KafkaBroker
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.consumer_group import Committed
+from dataflow_assets.connectors.kafka.consumer_group import KafkaCommitted
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning
 from dataflow_assets.connectors.kafka.sink import empty_topic, last_record
@@ -73,11 +73,11 @@ def test_a_group_that_goes_on_while_a_start_is_looked_up_is_not_beyond_the_log(
     """Else the log would look cut off; and be read from its beginning (`onDataLoss: continue`)."""
     send(session, 3)
 
-    def committed(*_: object) -> dict[int, Committed]:
+    def committed(*_: object) -> dict[int, KafkaCommitted]:
         send(session, 1)
-        return {0: Committed(4, "")}
+        return {0: KafkaCommitted(4, "")}
 
-    monkeypatch.setattr(Broker, "committed_offsets", committed)
+    monkeypatch.setattr(KafkaBroker, "committed_offsets", committed)
     assert session.start() == {"0": 4}
 
 
@@ -93,7 +93,7 @@ def test_what_the_group_knows_of_leaders_is_waited_for(
     def committed(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Broker, "committed_offsets", committed)
+    monkeypatch.setattr(KafkaBroker, "committed_offsets", committed)
     for _ in range(2):
         if isinstance(error, TransientError):
             with pytest.raises(

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource, client, shared_client
-from dataflow_assets.connectors.kafka.consumer_group import Group
+from dataflow_assets.connectors.kafka.consumer_group import KafkaGroup
 from dataflow_assets.connectors.kafka.source import current_topic, lags
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Run, Span, Target
@@ -472,7 +472,7 @@ def test_a_partition_whose_offset_the_group_does_not_tell_is_no_partition_withou
         SimpleNamespace(partition=0, offset=7, metadata="", leader_epoch=None, error=None),
         SimpleNamespace(partition=1, offset=OFFSET_INVALID, metadata="", error=refused),
     ]
-    with closing(Group({"bootstrap.servers": kafka.bootstrap}, "some-group")) as group:
+    with closing(KafkaGroup({"bootstrap.servers": kafka.bootstrap}, "some-group")) as group:
         consumer = SimpleNamespace(committed=lambda *_, **__: answers, close=lambda: None)
         monkeypatch.setattr(group, "_consumer", consumer)
         with pytest.raises(KafkaException, match="COORDINATOR_LOAD_IN_PROGRESS"):

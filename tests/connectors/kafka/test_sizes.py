@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.peek import Seen
+from dataflow_assets.connectors.kafka.peek import KafkaSeen
 from dataflow_assets.connectors.kafka.source import batch_size
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.memory import MemorySliceSink, Store
@@ -63,9 +63,9 @@ class Looks:
     def __init__(self, grows: int) -> None:
         self.grows, self.count = grows, 0
 
-    def __call__(self, positions: Mapping[int, int], _: float) -> dict[int, list[Seen]]:
+    def __call__(self, positions: Mapping[int, int], _: float) -> dict[int, list[KafkaSeen]]:
         self.count += 1
-        return {p: [Seen(0, 1000 if at >= self.grows else 10)] for p, at in positions.items()}
+        return {p: [KafkaSeen(0, 1000 if at >= self.grows else 10)] for p, at in positions.items()}
 
 
 def test_a_slice_that_was_not_read_to_its_end_is_a_reason_to_look_again() -> None:
@@ -88,7 +88,7 @@ def test_a_slice_that_was_read_to_its_end_or_not_at_all_is_none() -> None:
 def test_a_partition_that_does_not_answer_holds_up_one_plan_only() -> None:
     asked = list[float]()
 
-    def silent(_: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
+    def silent(_: Mapping[int, int], seconds: float) -> dict[int, list[KafkaSeen]]:
         asked.append(seconds)
         return {}
 

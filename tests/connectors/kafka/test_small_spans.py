@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.client import KafkaBroker
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import Consumers
 from dataflow_assets.connectors.kafka.peek import MOST
@@ -62,7 +62,7 @@ def ask(kafka: devservers.Kafka) -> Ask:
 
     def asked(topic: str, after: int, upto: int, partition: int = 0, **more: Any) -> Asked:
         source = KafkaSource(brokers=(more.pop("bootstrap", kafka.bootstrap),), topic=topic)
-        identity = Broker(Cluster(kafka.bootstrap), topic).topic().id
+        identity = KafkaBroker(Cluster(kafka.bootstrap), topic).topic().id
         found: dict[str, Any] = {"columns": frozenset(), "index": 0, "slices": 1} | more
         return Asked(source, identity, OffsetSlice(str(partition), after, upto), **found)
 
@@ -384,7 +384,7 @@ def test_a_broker_that_is_gone_is_an_error_of_each(
         made[name].result(20)
         send(proxied_kafka, name, bodies(2))
         source = KafkaSource(brokers=(proxied_kafka.proxied,), topic=name)
-        identity = Broker(Cluster(proxied_kafka.bootstrap), name).topic().id
+        identity = KafkaBroker(Cluster(proxied_kafka.bootstrap), name).topic().id
         asked.append(Asked(source, identity, OffsetSlice("0", 0, 2), frozenset(), 0, 1))
     assert all(rows(batches) == numbered(2) for batches in read(asked).values())
     proxied_kafka.proxy.refuse()
@@ -407,13 +407,13 @@ def test_what_does_not_fit_is_read_alone(
     monkeypatch.setattr(small_spans, "BATCH_BYTES", 100_000)
     monkeypatch.setattr(small_slice, "BATCH_BYTES", 100_000)
     most: list[int] = []
-    original = small_spans._Reading._hear
+    original = small_spans._KafkaReading._hear
 
     def watched(self: Any, message: Any) -> None:
         original(self, message)
         most.append(sum(one.held for one in (*self._over, *self.awaited.values())))
 
-    monkeypatch.setattr(small_spans._Reading, "_hear", watched)
+    monkeypatch.setattr(small_spans._KafkaReading, "_hear", watched)
     names = [topic() for _ in range(6)]
     large = [b"%d-" % n + b"x" * 30_000 for n in range(40)]
     for name in names:

@@ -14,7 +14,7 @@ import devservers
 from dataflow_assets.connectors.kafka_connect.source.session import QUIET
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from tests.connectors.kafka_connect.debezium import Followed, followed
 from tests.connectors.kafka_connect.driver import Flow
 from tests.drained import drain_apart, drain_file, follow_apart, follow_file
@@ -87,7 +87,7 @@ def read_slot(table: Followed, caplog: pytest.LogCaptureFixture, taken: Event, o
     """Until the connector has met it, for longer than a quiet source keeps a run."""
     with closing(Walsender(table.server.dsn())) as sender:
         while not taken.is_set():  # the run before has let go of it a moment ago
-            with suppress(Failure):
+            with suppress(PostgresqlFailure):
                 sender.start(table.name, table.name, Lsn(0))
                 taken.set()
         while not over.wait(0.2) and "is active for PID" not in caplog.text:

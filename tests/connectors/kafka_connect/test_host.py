@@ -15,10 +15,10 @@ import pytest
 from dataflow_assets.connectors.kafka_connect import client
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
 from dataflow_assets.connectors.kafka_connect.errors import HostFailure
-from dataflow_assets.connectors.kafka_connect.host.__main__ import Host
-from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, encode
-from dataflow_assets.connectors.kafka_connect.parts import Part
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
+from dataflow_assets.connectors.kafka_connect.host.__main__ import ConnectHost
+from dataflow_assets.connectors.kafka_connect.host.protocol import ConnectOrder, Event, encode
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, ConnectOffset, Spool
 from dataflow_assets.errors import PermanentError
 
 
@@ -29,14 +29,14 @@ def spool(tmp_path: Path) -> Spool:
     with made.lock(0):
         made.begin("C", {})
         for number in (1, 2, 3):
-            part = Part(number, 0, 0, 0, open=number == 3, token="0123abcd")
-            made.seal(part, SCHEMA.empty_table(), {"{}": Offset(0, number)})
+            part = ConnectPart(number, 0, 0, 0, open=number == 3, token="0123abcd")
+            made.seal(part, SCHEMA.empty_table(), {"{}": ConnectOffset(0, number)})
     return made
 
 
-def order(spool: Spool, spool_id: str, position: int) -> Order:
+def order(spool: Spool, spool_id: str, position: int) -> ConnectOrder:
     """For a connector that no plugin has: the process ends when the spool is checked."""
-    return Order(
+    return ConnectOrder(
         connector="NoConnector",
         config={},
         plugins=[],
@@ -52,11 +52,11 @@ def order(spool: Spool, spool_id: str, position: int) -> Order:
     )
 
 
-def opened(given: Order, sentence: str) -> bool:
+def opened(given: ConnectOrder, sentence: str) -> bool:
     """Whether the driver is told that the spool is opened, before the process ends."""
     said = list[Event]()
     with pytest.raises(PermanentError, match=sentence):
-        Host(given, said.append).run(threading.Event())
+        ConnectHost(given, said.append).run(threading.Event())
     return [event.event for event in said] == ["opened"]
 
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 import devservers
-from dataflow_assets.connectors.kafka_connect.parts import Part
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, ConnectOffset, Spool
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Stopped
 from dataflow_assets.manifests.load import load
@@ -82,8 +82,8 @@ def spool_of(folder: Path, *rows: tuple[int, str | None]) -> Spool:
         for number, (key, refused) in enumerate(rows, 1):
             body = b'{"id": %d}' % key if refused is None else TEXT
             row = {"topic": "t", "id": f'{{"id":{key}}}', "record": body, "refused": refused}
-            part = Part(number, 0, 1, 100, open=False, token="0123abcd")
-            offset = {"{}": Offset(0, number)}
+            part = ConnectPart(number, 0, 1, 100, open=False, token="0123abcd")
+            offset = {"{}": ConnectOffset(0, number)}
             made.seal(part, pa.Table.from_pylist([row], SCHEMA), offset, plain=True)
     return made
 
@@ -164,4 +164,4 @@ def test_a_spool_of_an_earlier_version_is_read(
         (2, {"n": 2, "price": 1.5, "raw": "AQI=", "parts": {"p": ["AQI=", None]}, "stock": None}),
         (3, None),
     ]
-    assert spool.end() == (1, {'{"shop":"1"}': Offset(0, {"at": 3})})
+    assert spool.end() == (1, {'{"shop":"1"}': ConnectOffset(0, {"at": 3})})

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.kafka_connect.host.resuming import (
     may_be_cut,
     resumable,
 )
-from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.connectors.kafka_connect.spool import ConnectOffset
 
 PARTITION = '{"server":"s"}'
 
@@ -52,24 +52,28 @@ def test_inside_of_a_snapshot_nothing_goes_on(offset: Any, found: bool) -> None:
 
 
 def test_most_offsets_are_those_of_the_last_record() -> None:
-    assert after(texts({"position": 1}, {"position": 2}), 3, None) == Offset(3, {"position": 2})
-    assert after(texts(at(1, 1), at(1, 2)), 0, None) == Offset(0, at(1, 2))
+    assert after(texts({"position": 1}, {"position": 2}), 3, None) == ConnectOffset(
+        3, {"position": 2}
+    )
+    assert after(texts(at(1, 1), at(1, 2)), 0, None) == ConnectOffset(0, at(1, 2))
 
 
 def test_the_first_record_of_an_entry_is_read_again() -> None:
     found = after(texts(at(1, 1), at(2, 1), at(2, 2), at(3, 1)), 0, None)
-    assert found == Offset(0, at(2, 2), at(3, 1))
+    assert found == ConnectOffset(0, at(2, 2), at(3, 1))
     assert found.last == at(3, 1)
 
 
 def test_the_offset_before_all_records_helps_where_they_begin_an_entry() -> None:
-    snapshot = Offset(0, {"lsn": 5, "snapshot_completed": True})
-    assert after(texts(at(9, 1)), 0, snapshot) == Offset(0, snapshot.value, at(9, 1))
-    one = Offset(0, at(2, 2), at(3, 1))
-    assert after(texts(at(4, 1)), 0, one) == Offset(0, at(3, 1), at(4, 1)), "entry 3 was a single"
-    twice = Offset(0, at(2, 2), at(3, 1), 2)
+    snapshot = ConnectOffset(0, {"lsn": 5, "snapshot_completed": True})
+    assert after(texts(at(9, 1)), 0, snapshot) == ConnectOffset(0, snapshot.value, at(9, 1))
+    one = ConnectOffset(0, at(2, 2), at(3, 1))
+    assert after(texts(at(4, 1)), 0, one) == ConnectOffset(0, at(3, 1), at(4, 1)), (
+        "entry 3 was a single"
+    )
+    twice = ConnectOffset(0, at(2, 2), at(3, 1), 2)
     assert after(texts(at(3, 1)), 0, one) == twice, "another record of the same offset"
-    assert after(texts(at(9, 1)), 0, None) == Offset(0, at(9, 1)), "nothing else is known"
+    assert after(texts(at(9, 1)), 0, None) == ConnectOffset(0, at(9, 1)), "nothing else is known"
 
 
 def rows(*places: tuple[int, int]) -> pa.RecordBatch:
@@ -92,7 +96,7 @@ def rows(*places: tuple[int, int]) -> pa.RecordBatch:
 def test_the_record_that_is_read_again_is_dropped_once(
     delivered: list[list[tuple[int, int]]], new: list[list[int]]
 ) -> None:
-    repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
+    repeats = Repeats({PARTITION: ConnectOffset(0, at(2, 2), at(3, 1))})
     found = [repeats.drop(rows(*places)).column("n").to_pylist() for places in delivered]
     assert found == new
 
@@ -129,7 +133,7 @@ def delivered(offset: dict[str, Any] | None) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("begun", [True, False], ids=["behind a snapshot", "behind nothing"])
 def test_records_come_once_wherever_a_part_or_a_crash_divides_them(begun: bool, seed: int) -> None:
     chance, sealed = random.Random(seed), list[int]()
-    known = Offset(0, at(0, 1)) if begun else None
+    known = ConnectOffset(0, at(0, 1)) if begun else None
     for _ in range(100):  # processes
         found = delivered(known.value if known else None)
         repeats = Repeats({PARTITION: known} if known else {})
@@ -149,17 +153,17 @@ def test_records_come_once_wherever_a_part_or_a_crash_divides_them(begun: bool, 
 def test_behind_a_snapshot_that_is_not_complete_nothing_goes_on() -> None:
     """It would begin again, and its records come once more."""
     unfinished = {"lsn": 5, "snapshot": "INITIAL", "snapshot_completed": False}
-    assert after(texts(unfinished, at(9, 1)), 0, None) == Offset(0, at(9, 1))
-    assert after(texts(at(9, 1)), 0, Offset(0, unfinished)) == Offset(0, at(9, 1))
+    assert after(texts(unfinished, at(9, 1)), 0, None) == ConnectOffset(0, at(9, 1))
+    assert after(texts(at(9, 1)), 0, ConnectOffset(0, unfinished)) == ConnectOffset(0, at(9, 1))
 
 
 def test_all_records_of_the_last_offset_are_counted() -> None:
     found = after(texts(at(1, 1), at(3, 1), at(3, 1)), 0, None)
-    assert found == Offset(0, at(1, 1), at(3, 1), 2)
-    assert after(texts(at(3, 1)), 0, found) == Offset(0, at(1, 1), at(3, 1), 3)
+    assert found == ConnectOffset(0, at(1, 1), at(3, 1), 2)
+    assert after(texts(at(3, 1)), 0, found) == ConnectOffset(0, at(1, 1), at(3, 1), 3)
 
 
 def test_other_partitions_and_records_without_an_offset_stay() -> None:
-    repeats = Repeats({PARTITION: Offset(0, at(2, 2), at(3, 1))})
+    repeats = Repeats({PARTITION: ConnectOffset(0, at(2, 2), at(3, 1))})
     columns = {"partition": ['{"server":"t"}', None], "offset": [*texts(at(3, 1)), None]}
     assert repeats.drop(pa.RecordBatch.from_pydict(columns)).num_rows == 2

@@ -18,10 +18,10 @@ from dataflow_assets.connectors.kafka_connect import spool as spools
 from dataflow_assets.connectors.kafka_connect.host import task as tasks
 from dataflow_assets.connectors.kafka_connect.host.busy import Busy
 from dataflow_assets.connectors.kafka_connect.host.helper import COLUMNS
-from dataflow_assets.connectors.kafka_connect.host.protocol import Order
+from dataflow_assets.connectors.kafka_connect.host.protocol import ConnectOrder
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer, rows_of
 from dataflow_assets.connectors.kafka_connect.host.task import ConnectorTask, Task
-from dataflow_assets.connectors.kafka_connect.spool import Offset, Offsets, Spool
+from dataflow_assets.connectors.kafka_connect.spool import ConnectOffset, Offsets, Spool
 from dataflow_assets.errors import TransientError
 
 PARTITION = '{"server":"s"}'
@@ -36,7 +36,9 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 def sealer(spool: Spool, known: Offsets) -> Sealer:
-    order = Order("C", {}, [], [], str(spool.folder), "", 0, 2, "64m", False, 1_000, 1_000_000)
+    order = ConnectOrder(
+        "C", {}, [], [], str(spool.folder), "", 0, 2, "64m", False, 1_000, 1_000_000
+    )
     last, _ = spool.end()
     return Sealer(spool, last, known, order)
 
@@ -212,7 +214,9 @@ def test_the_first_record_of_all_is_sealed_where_nothing_follows(
 
 
 def test_a_record_behind_a_known_offset_waits_for_nothing(polled: Polled, spool: Spool) -> None:
-    task = started(polled, spool, {PARTITION: Offset(0, {"lsn": 1, "snapshot_completed": True})})
+    task = started(
+        polled, spool, {PARTITION: ConnectOffset(0, {"lsn": 1, "snapshot_completed": True})}
+    )
     polled.deliver((3, 1))
     task.seal_when_due(now=True)
     assert rows(spool) == [1]
@@ -263,7 +267,7 @@ def test_a_task_that_begins_again_goes_on_behind_what_it_has_delivered(
     polled: Polled, spool: Spool
 ) -> None:
     """It loses its server in the middle of an entry, repeats the entry, and that twice."""
-    task = started(polled, spool, {PARTITION: Offset(0, {"lsn_proc": 1})})
+    task = started(polled, spool, {PARTITION: ConnectOffset(0, {"lsn_proc": 1})})
     polled.deliver((5, 1), (6, 1), (6, 2))
     for _ in range(2):
         polled.deliver(LOST)
@@ -308,7 +312,7 @@ def test_a_task_that_has_failed_is_not_quiet_until_it_delivers(
     polled: Polled, spool: Spool
 ) -> None:
     """Debezium's polls return nothing while its connector begins again, or waits for its slot."""
-    task = started(polled, spool, {PARTITION: Offset(0, {"lsn_proc": 1})})
+    task = started(polled, spool, {PARTITION: ConnectOffset(0, {"lsn_proc": 1})})
     polled.deliver()
     assert task.active <= time.monotonic()
     polled.deliver(LOST)

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.client import HostProcess
-from dataflow_assets.connectors.kafka_connect.host.protocol import SPOOL_BYTES, Order
-from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.host.protocol import SPOOL_BYTES, ConnectOrder
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
 from dataflow_assets.connectors.kafka_connect.source import session
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.session import CONNECT, KafkaConnectSession
 from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectSource
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, ConnectOffset, Spool
 from dataflow_assets.contracts import PART, Limit, PartSlice, Position, Positions, Span
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import jars
@@ -63,8 +63,8 @@ class Driver:
     def seal(self, *numbers: int, size: int = 10) -> None:
         for number in numbers:
             rows = pa.Table.from_pylist([{"record": b"{}"}], SCHEMA)
-            part = Part(number, 0, 1, size, open=False, token="0123abcd")
-            self.spool.seal(part, rows, {"{}": Offset(0, number)})
+            part = ConnectPart(number, 0, 1, size, open=False, token="0123abcd")
+            self.spool.seal(part, rows, {"{}": ConnectOffset(0, number)})
 
     def at(self, part: int, token: str = "") -> Positions:
         return {CONNECT: ConnectPosition(self.id, part, token).text}
@@ -72,11 +72,11 @@ class Driver:
     def plan(self, part: int = 0, token: str = "") -> Span:
         return self._session.plan(self.at(part, token), Limit(100, 1_000_000))
 
-    def started(self, *branches: int | Positions, patch: pytest.MonkeyPatch) -> Order:
+    def started(self, *branches: int | Positions, patch: pytest.MonkeyPatch) -> ConnectOrder:
         """What the process is told where the first of these branches plans first."""
-        orders = list[Order]()
+        orders = list[ConnectOrder]()
 
-        def start(order: Order, _: object) -> Running:
+        def start(order: ConnectOrder, _: object) -> Running:
             orders.append(order)
             return Running(self.id)
 
@@ -104,7 +104,7 @@ def hide(patch: pytest.MonkeyPatch, *listings: Sequence[int]) -> None:
     """The numbers that the next listings of a folder do not show."""
     original, left = Spool.parts, [*listings]
 
-    def parts(spool: Spool, after: int = 0) -> list[Part]:
+    def parts(spool: Spool, after: int = 0) -> list[ConnectPart]:
         hidden = left.pop(0) if left else ()
         return [part for part in original(spool, after) if part.number not in hidden]
 

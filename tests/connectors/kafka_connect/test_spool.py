@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka_connect.host.sealing import offsets_of, rows_of
-from dataflow_assets.connectors.kafka_connect.parts import Part
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool, canonical
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, ConnectOffset, Spool, canonical
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk import durable_files
 
@@ -25,9 +25,11 @@ def table(*records: str) -> pa.Table:
 
 def sealed(
     spool: Spool, number: int, task: int, position: int, *, still_open: bool = False
-) -> Part:
-    part = Part(number, task, 1, 10, still_open, "0123abcd")
-    spool.seal(part, table(f'"{number}"'), {f"partition {task}": Offset(task, {"at": position})})
+) -> ConnectPart:
+    part = ConnectPart(number, task, 1, 10, still_open, "0123abcd")
+    spool.seal(
+        part, table(f'"{number}"'), {f"partition {task}": ConnectOffset(task, {"at": position})}
+    )
     return part
 
 
@@ -43,8 +45,13 @@ def test_offsets_are_those_of_the_last_part_of_each_partition(spool: Spool) -> N
     parts = [sealed(spool, n, task, at) for n, task, at in ((1, 0, 10), (2, 1, 20), (3, 0, 30))]
     assert spool.parts() == parts
     assert spool.parts(1) == parts[1:]
-    before = {"partition 1": Offset(1, {"at": 5}), "partition 9": Offset(9, {"at": 9})}
-    assert spool.offsets(parts[:1], before) == before | {"partition 0": Offset(0, {"at": 10})}
+    before = {
+        "partition 1": ConnectOffset(1, {"at": 5}),
+        "partition 9": ConnectOffset(9, {"at": 9}),
+    }
+    assert spool.offsets(parts[:1], before) == before | {
+        "partition 0": ConnectOffset(0, {"at": 10})
+    }
     found = {key: one.value["at"] for key, one in spool.offsets(parts, before).items()}
     assert found == {"partition 0": 30, "partition 1": 20, "partition 9": 9}
 
@@ -56,7 +63,7 @@ def test_what_is_forgotten_leaves_its_offsets(spool: Spool) -> None:
         assert spool.parts() == parts[2:]
         state = spool.state()
         assert state is not None
-        assert (state.first, state.offsets) == (3, {"partition 0": Offset(0, {"at": 20})})
+        assert (state.first, state.offsets) == (3, {"partition 0": ConnectOffset(0, {"at": 20})})
 
 
 @pytest.mark.parametrize("step", ["fsync", "rename"])
@@ -155,8 +162,8 @@ def test_a_record_without_a_key_has_its_place_as_id() -> None:
     assert [row["id"] for row in rows] == ['{"id":1}', '{"file":"b","n":1,"at":2}', '{"at":3}']
     assert [row["record"] for row in rows] == [b"1", None, b"3"]
     assert offsets_of(found, 3, {}) == {
-        '{"file":"a"}': Offset(3, {"at": 1}),
-        '{"file":"b","n":1}': Offset(3, {"at": 2}),
+        '{"file":"a"}': ConnectOffset(3, {"at": 1}),
+        '{"file":"b","n":1}': ConnectOffset(3, {"at": 2}),
     }
 
 
@@ -167,7 +174,7 @@ def test_equal_partitions_are_one_whatever_their_order() -> None:
 def test_the_last_record_of_a_partition_wins_whatever_the_order_of_its_keys() -> None:
     partitions = ['{"a":1,"b":2}', '{"b":2,"a":1}', '{"a":1,"b":2}']
     found = pa.table({"partition": partitions, "offset": ['{"n":1}', '{"n":2}', '{"n":3}']})
-    assert offsets_of(found, 0, {}) == {'{"a":1,"b":2}': Offset(0, {"n": 3})}
+    assert offsets_of(found, 0, {}) == {'{"a":1,"b":2}': ConnectOffset(0, {"n": 3})}
 
 
 def test_an_open_part_is_read_once_its_task_can_go_on_behind_a_later_one(spool: Spool) -> None:
@@ -225,7 +232,7 @@ def test_the_end_is_the_same_while_parts_are_forgotten(
         return original(*_)
 
     monkeypatch.setattr(spool, step, lambda *given: forget(spool, *given))
-    assert spool.end() == (2, {"partition 0": Offset(0, {"at": 20})})
+    assert spool.end() == (2, {"partition 0": ConnectOffset(0, {"at": 20})})
 
 
 def test_an_older_driver_that_forgets_late_brings_nothing_back(
@@ -246,7 +253,7 @@ def test_an_older_driver_that_forgets_late_brings_nothing_back(
     monkeypatch.setattr(Spool, "_write", late)
     spool.forget(1)
     newer.join()
-    assert spool.end() == (3, {"partition 0": Offset(0, {"at": 30})})
+    assert spool.end() == (3, {"partition 0": ConnectOffset(0, {"at": 30})})
     assert spool.parts() == []
 
 

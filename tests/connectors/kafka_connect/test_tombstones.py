@@ -13,9 +13,9 @@ import pytest
 from ruamel.yaml import YAML
 
 import devservers
-from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
 from dataflow_assets.connectors.kafka_connect.source import session
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Spool
+from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, ConnectOffset, Spool
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.spark import jars
 from tests.drained import drain_file
@@ -65,9 +65,9 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> S
         for number, (key, value) in enumerate(RECORDS, 1):
             record = None if value is None else json.dumps(value).encode()
             row = {"topic": "shop", "id": json.dumps(key), "record": record}
-            part = Part(number, 0, 1, 100, open=False, token="0123abcd")
+            part = ConnectPart(number, 0, 1, 100, open=False, token="0123abcd")
             rows = pa.Table.from_pylist([row], SCHEMA)
-            made.seal(part, rows, {"{}": Offset(0, number)}, plain=plain)
+            made.seal(part, rows, {"{}": ConnectOffset(0, number)}, plain=plain)
     return made
 
 

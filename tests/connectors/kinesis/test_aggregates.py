@@ -15,11 +15,11 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.kinesis.aggregates import deaggregate
-from dataflow_assets.connectors.kinesis.client import HashKeys, Record
+from dataflow_assets.connectors.kinesis.client import HashKeys, KinesisRecord
 from dataflow_assets.contracts import REFUSED_ROW, Limit, PartSlice, reserved
 from dataflow_assets.micro_batch.formatted import refusing, without_refused
 from dataflow_assets.micro_batch.forward import forward
-from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.micro_batch.originals import OriginalMessages
 from dataflow_assets.micro_batch.places import Places
 from tests.connectors.files import driver as files
 from tests.connectors.kinesis.aggregate import MAGIC, UserRecord, aggregate, sealed
@@ -127,7 +127,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_aggregate_is_one_refused_record(data: bytes) -> None:
-    (found,) = deaggregate(Record("1", "k", data, 0), HashKeys()).records
+    (found,) = deaggregate(KinesisRecord("1", "k", data, 0), HashKeys()).records
     assert (found.sequence, found.data) == ("1", data)
     assert found.refused.startswith("a damaged aggregate: its c")
 
@@ -165,8 +165,8 @@ def test_a_damaged_aggregate_is_not_forwarded_as_it_is() -> None:
     )
     readable, refused = without_refused(batch)
     offsets, places = pa.array([4, 5, 6]), Places(PartSlice("stream", "part", ""))
-    sent = Messages(offsets, readable, places=places)
-    original = Messages(offsets, batch, places=places)
+    sent = OriginalMessages(offsets, readable, places=places)
+    original = OriginalMessages(offsets, batch, places=places)
     chunk = refusing(forward(readable, sent, "reject"), refused, original)
     assert chunk.rows.column("value").to_pylist() == [b"a", b"b"]
     (rejected,) = chunk.rejected

@@ -15,8 +15,8 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.kinesis import KinesisSource, client
-from dataflow_assets.connectors.kinesis.client import Stream as Connected
-from dataflow_assets.connectors.kinesis.errors import Failure
+from dataflow_assets.connectors.kinesis.client import KinesisStream as Connected
+from dataflow_assets.connectors.kinesis.errors import KinesisFailure
 from dataflow_assets.connectors.kinesis.source import planning, session
 from dataflow_assets.connectors.kinesis.source.session import STREAM, KinesisSourceSession
 from dataflow_assets.contracts import Limit, Positions, Span, reserved
@@ -416,7 +416,7 @@ def test_a_shard_that_stays_busy_is_named(stream: Stream, monkeypatch: pytest.Mo
     monkeypatch.setattr(client, "_PATIENCE", 0.1)
 
     def refuse(**_: Any) -> None:
-        raise Failure(code, "Rate exceeded for shard shardId-000000000000", 400)
+        raise KinesisFailure(code, "Rate exceeded for shard shardId-000000000000", 400)
 
     connected = reader.session._stream
     monkeypatch.setattr(connected._client, "get_records", refuse)

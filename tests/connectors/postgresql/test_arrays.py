@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink import encode_arrays
-from dataflow_assets.connectors.postgresql.table.column import Column
+from dataflow_assets.connectors.postgresql.table.column import PostgresqlColumn
 from dataflow_assets.contracts import Chunk, OffsetSlice, Span
 from dataflow_assets.formats.json import JsonDecoder
 from tests.connectors.postgresql.driver import SOURCE, Place, start, write
@@ -90,9 +90,9 @@ def test_what_is_no_such_array_is_refused(
 
 def array_field(base: str, declared: str) -> pa.Field:
     """The column of a table that has arrays of a type."""
-    element = Column("a", base, False, declared, -1, False, False)
+    element = PostgresqlColumn("a", base, False, declared, -1, False, False)
     kind = f"_{base}", False, f"{declared}[]", -1
-    return Column("a", *kind, False, False, True, True, element).field
+    return PostgresqlColumn("a", *kind, False, False, True, True, element).field
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_one_unusual_array_leaves_the_others_a_column(singles: list[str], case: 
 def test_one_element_that_does_not_fit_is_read_alone(singles: list[str]) -> None:
     field = array_field("timestamptz", "timestamp with time zone")
     usual, bad = '["2026-01-31T10:00:00Z"]', '["2026-02-30T10:00:00Z"]'
-    with pytest.raises(Failure):
+    with pytest.raises(PostgresqlFailure):
         encode_arrays.literals(pa.array([usual] * 70 + [bad] + [usual] * 30), field)
     assert singles == [bad]
 

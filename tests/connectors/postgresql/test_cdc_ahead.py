@@ -18,13 +18,13 @@ import pytest
 from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead, slot
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part
-from dataflow_assets.connectors.postgresql.cdc.read import Stream
+from dataflow_assets.connectors.postgresql.cdc.read import CdcStream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
-from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcReader, Row
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begin_reader
 from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import PARTS, Limit, PartSlice, Span, reserved
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed
@@ -80,7 +80,7 @@ def _in_order(table: Followed, bounds: list[Lsn]) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("way", [Peeked, Walsender])
 def test_one_reader_gives_each_transaction_to_its_stretch(
-    table: Followed, monkeypatch: pytest.MonkeyPatch, way: type[Reader]
+    table: Followed, monkeypatch: pytest.MonkeyPatch, way: type[CdcReader]
 ) -> None:
     """Wherever the bounds are, and where columns are added between two of them."""
     monkeypatch.setattr(peeked, "MOST_BYTES", 1 << 40 if way is Peeked else -1)
@@ -169,7 +169,7 @@ def test_places_of_the_log_are_numbers_and_no_texts(table: Followed) -> None:
 
 
 @pytest.mark.parametrize("way", [Peeked, Walsender])
-def test_a_connection_that_has_ended_is_a_failure(table: Followed, way: type[Reader]) -> None:
+def test_a_connection_that_has_ended_is_a_failure(table: Followed, way: type[CdcReader]) -> None:
     """Also where libpq has no answer at all: a task would die of its own error."""
     after = table.advanced()
     end = table.log_end()
@@ -177,7 +177,7 @@ def test_a_connection_that_has_ended_is_a_failure(table: Followed, way: type[Rea
         ((pid,),) = reader.execute("SELECT pg_backend_pid()")
         table.run("SELECT pg_terminate_backend(%s, 5000)", pid)
         for _ in range(2):
-            with pytest.raises(Failure):
+            with pytest.raises(PostgresqlFailure):
                 reader.start(table.schema, table.schema, after)
 
 
@@ -278,7 +278,7 @@ def test_an_error_comes_behind_what_was_read_before(
             "WHERE slot_name = %s",
             table.schema,
         )
-        with pytest.raises(Failure):
+        with pytest.raises(PostgresqlFailure):
             for _ in found:
                 pass
 
@@ -361,7 +361,7 @@ def test_a_stretch_that_was_not_read_to_its_end_is_not_followed_by_another(
     middle = table.log_end()
     _many(table, 1020, 1040)
     parts = [StreamPart(str(after), str(middle)), StreamPart(str(middle), str(table.log_end()))]
-    with closing(Stream(table.source, frozenset(), parts)) as stream:
+    with closing(CdcStream(table.source, frozenset(), parts)) as stream:
         first = stream.batches(parts[0])
         assert next(first).num_rows == 5
         with pytest.raises(TransientError, match="was not read to its end"):

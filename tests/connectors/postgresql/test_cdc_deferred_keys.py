@@ -8,9 +8,9 @@ import pytest
 
 from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql.cdc import read
-from dataflow_assets.connectors.postgresql.cdc.changes import Changed
-from dataflow_assets.connectors.postgresql.cdc.envelope import Transaction
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout
+from dataflow_assets.connectors.postgresql.cdc.changes import CdcChanged
+from dataflow_assets.connectors.postgresql.cdc.envelope import CdcTransaction
+from dataflow_assets.connectors.postgresql.cdc.layout import CdcLayout
 from dataflow_assets.contracts import DELETE, INSERT, OP, Limit
 from tests.connectors.postgresql.followed import Elsewhere, Followed, tuples
 from tests.systems import Clickhouse, Iceberg, Kafka, System
@@ -89,8 +89,8 @@ def test_a_transaction_that_empties_another_table_between_two_changes(followed: 
 
 def test_a_transaction_that_goes_on_is_not_copied_by_each_batch() -> None:
     """A large one would take quadratic time."""
-    changed = Changed(Layout(("s", "t"), (), (), (), deferred=(0,)), None, with_old=False)
-    transaction = Transaction("0/1")
+    changed = CdcChanged(CdcLayout(("s", "t"), (), (), (), deferred=(0,)), None, with_old=False)
+    transaction = CdcTransaction("0/1")
     waiting = changed._data
     for message in (b"x", b"y", b"z"):
         changed.add(message, transaction)

@@ -16,7 +16,7 @@ import pytest
 from dataflow_assets.connectors.postgresql import client
 from dataflow_assets.connectors.postgresql.cdc import held_snapshots, publication, snapshot, tables
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Run
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
@@ -352,7 +352,7 @@ def test_a_load_does_not_wait_behind_who_waits_for_its_locks(
     union, looks, found = impatient, list[object](), tables.tables
     altering = ExitStack()
 
-    def noted(*given: Any) -> list[tables.Table]:
+    def noted(*given: Any) -> list[tables.CdcTable]:
         looks.append(given)
         if len(looks) == look:
             altering.enter_context(_altering(union))
@@ -370,7 +370,7 @@ def test_a_snapshot_stays_where_something_else_fails(
     """Where rows are appended the parts that are left cannot be read of another one."""
 
     def full(*_: object, **__: object) -> None:
-        raise Failure("sorry, too many clients already", "53300")
+        raise PostgresqlFailure("sorry, too many clients already", "53300")
 
     with closing(union.source.open("followed/loads")) as session:
         session.plan(session.start(), union.limit)

@@ -26,7 +26,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dum
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
@@ -255,7 +255,7 @@ def test_a_publication_that_older_servers_look_for_in_vain(followed: Followed) -
         pytest.raises(PermanentError, match=r"correct publicationName, or drop the slot") as said,
         errors.explain_errors(followed.source, "reading changes"),
     ):
-        raise Failure('publication "orders" does not exist', "42704")
+        raise PostgresqlFailure('publication "orders" does not exist', "42704")
     assert "columns" not in str(said.value)
 
 
@@ -601,7 +601,7 @@ def test_a_server_that_is_full_for_a_moment(followed: Followed, said: str) -> No
         pytest.raises(TransientError, match=said) as caught,
         errors.explain_errors(followed.source, "reading"),
     ):
-        raise Failure(said, "53300")
+        raise PostgresqlFailure(said, "53300")
     assert "wal_senders" not in str(caught.value)
 
 
@@ -622,7 +622,7 @@ def test_advice_is_given_on_what_the_server_has_said(
         pytest.raises(DataflowError, match=re.escape(said)) as caught,
         errors.explain_errors(followed.source, "reading"),
     ):
-        raise Failure(said, code)
+        raise PostgresqlFailure(said, code)
     assert advised == ("REPLICATION" in str(caught.value) or "drop one" in str(caught.value))
 
 
@@ -639,7 +639,7 @@ def test_a_disk_that_is_full_says_what_to_make_room_for(followed: Followed) -> N
         pytest.raises(TransientError, match=r"slot \S+ of .*XID 755.*make room.*pg_replslot"),
         errors.explain_errors(followed.source, "planning"),
     ):
-        raise Failure(said, "53100")
+        raise PostgresqlFailure(said, "53100")
 
 
 class Cramped(devservers.PostgreSQL):

@@ -14,7 +14,7 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import reader
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump, parse
-from dataflow_assets.connectors.postgresql.cdc.reader import Progress, Silence
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcProgress, Silence
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.errors import TransientError
@@ -34,15 +34,15 @@ def table(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> Followed:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
+def told(monkeypatch: pytest.MonkeyPatch) -> list[CdcProgress]:
     """What the server has told each time that it was silent for a moment."""
-    found, ask = list[Progress](), reader.Reader._progress
+    found, ask = list[CdcProgress](), reader.CdcReader._progress
 
-    def asked(self: reader.Reader) -> Progress:
+    def asked(self: reader.CdcReader) -> CdcProgress:
         found.append(ask(self))
         return found[-1]
 
-    monkeypatch.setattr(reader.Reader, "_progress", asked)
+    monkeypatch.setattr(reader.CdcReader, "_progress", asked)
     return found
 
 
@@ -76,18 +76,18 @@ def test_a_server_that_is_paused_is_an_error(
 
 
 def test_a_server_that_passes_over_a_transaction_answers(
-    table: Followed, told: list[Progress], monkeypatch: pytest.MonkeyPatch
+    table: Followed, told: list[CdcProgress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not published: at the commit it sends nothing of itself, and stays where it is."""
     monkeypatch.setattr(reader, "SILENT_SECONDS", 60)
-    wait, silences = reader.Reader._wait, list[set[tuple[str, int]]]()
+    wait, silences = reader.CdcReader._wait, list[set[tuple[str, int]]]()
 
-    def waited(self: reader.Reader, silence: Silence) -> None:
+    def waited(self: reader.CdcReader, silence: Silence) -> None:
         before = len(told)
         wait(self, silence)
         silences.append({(one.place, one.aside) for one in told[before:]})
 
-    monkeypatch.setattr(reader.Reader, "_wait", waited)
+    monkeypatch.setattr(reader.CdcReader, "_wait", waited)
     after = _after(table)
     table.run("CREATE TABLE noise (i int)")
     table.run("INSERT INTO noise SELECT generate_series(1, 1000000)")
@@ -100,7 +100,7 @@ def test_a_server_that_passes_over_a_transaction_answers(
 
 
 def test_what_is_put_aside_is_told(
-    table: Followed, told: list[Progress], monkeypatch: pytest.MonkeyPatch
+    table: Followed, told: list[CdcProgress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server sends nothing before it has read the commit; now and then its place stays, too."""
     monkeypatch.setattr(reader, "SILENT_SECONDS", 60)
@@ -124,12 +124,12 @@ def test_a_process_that_gets_further_is_not_silent(
     """In the log or in what it puts aside; it is silent from the moment at which it stays."""
     steps = count()
 
-    def progress(_: reader.Reader) -> Progress:
+    def progress(_: reader.CdcReader) -> CdcProgress:
         step = min(next(steps), 40)
         place = f"0/{step}" if field == "place" else "0/1"
-        return Progress(place, step if field == "aside" else 0, "IO ReorderBufferRead")
+        return CdcProgress(place, step if field == "aside" else 0, "IO ReorderBufferRead")
 
-    monkeypatch.setattr(reader.Reader, "_progress", progress)
+    monkeypatch.setattr(reader.CdcReader, "_progress", progress)
     with closing(Walsender(table.dsn)) as sender:  # which sends nothing, as nothing is started
         started = time.monotonic()
         with pytest.raises(TransientError, match=r"stays at 0/.*ReorderBufferRead"):
@@ -150,23 +150,23 @@ def test_who_waits_for_others_is_silent_though_it_answers(
     waits: Iterator[str] = iter(["", "IO WALRead"])
     last = "Client WaitForStandbyConfirmation"
     seen, answered = list[str](), list[Silence]()
-    wait, ask = reader.Reader._wait, Walsender._ask
+    wait, ask = reader.CdcReader._wait, Walsender._ask
 
-    def progress(_: reader.Reader) -> Progress:
+    def progress(_: reader.CdcReader) -> CdcProgress:
         seen.append(next(waits, last))
-        return Progress("0/1", 0, seen[-1])
+        return CdcProgress("0/1", 0, seen[-1])
 
     def asked(self: Walsender) -> None:
         seen.append("asked")
         ask(self)
 
-    def waited(self: reader.Reader, silence: Silence) -> None:
+    def waited(self: reader.CdcReader, silence: Silence) -> None:
         wait(self, silence)
         answered.append(silence)
 
-    monkeypatch.setattr(reader.Reader, "_progress", progress)
+    monkeypatch.setattr(reader.CdcReader, "_progress", progress)
     monkeypatch.setattr(Walsender, "_ask", asked)
-    monkeypatch.setattr(reader.Reader, "_wait", waited)
+    monkeypatch.setattr(reader.CdcReader, "_wait", waited)
     after = _after(table)
     with closing(Walsender(table.dsn)) as sender:
         begin(table.source, sender, after)
@@ -179,7 +179,7 @@ def test_who_waits_for_others_is_silent_though_it_answers(
 
 
 def test_a_stretch_without_changes_ends_while_others_write_on(
-    table: Followed, told: list[Progress], monkeypatch: pytest.MonkeyPatch
+    table: Followed, told: list[CdcProgress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server says where it is by itself only where it has come to the end of its log."""
     monkeypatch.setattr(reader, "LOOK_SECONDS", 60)

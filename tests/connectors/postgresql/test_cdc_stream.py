@@ -15,7 +15,7 @@ import pytest
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import idle_log, slot
 from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
-from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
+from dataflow_assets.connectors.postgresql.cdc.look import CdcSeen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
     Reached,
@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse,
     parse_part,
 )
-from dataflow_assets.connectors.postgresql.cdc.read import Stream
+from dataflow_assets.connectors.postgresql.cdc.read import CdcStream
 from dataflow_assets.contracts import Limit, PartSlice, Positions, Run, SourceSession, reserved
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
@@ -117,7 +117,7 @@ def test_a_span_is_read_alike_again_and_others_lie_beside_it(table: Followed) ->
 
     def ids(low: int, high: int) -> list[int]:
         part = StreamPart(str(Lsn(low)), str(Lsn(high)))
-        batches = list(Stream(source, frozenset({"lsn"}), [part]).batches(part))
+        batches = list(CdcStream(source, frozenset({"lsn"}), [part]).batches(part))
         return [row[0] for row in tuples(batches, ["id"])]
 
     whole = ids(begin.value, end.value)
@@ -143,7 +143,7 @@ def test_what_every_branch_has_is_let_go_and_cannot_be_asked_for(table: Followed
         table.plan(first)
     part = StreamPart(json.loads(str(first["wal"]))["lsn"], lsn)
     with pytest.raises(PermanentError, match="Load the tables again"):
-        list(Stream(table.source, frozenset(), [part]).batches(part))
+        list(CdcStream(table.source, frozenset(), [part]).batches(part))
 
 
 def test_nothing_is_released_before_every_branch_has_committed(table: Followed) -> None:
@@ -260,7 +260,7 @@ def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
     assert at is not None
     asked: list[int] = []
 
-    def noted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
+    def noted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> CdcSeen:
         asked.append(upto.value - after.value)
         return look(source, after, upto, most)
 
@@ -306,7 +306,7 @@ def test_looks_that_take_long_are_far_apart(
     table.drain()
     looks, clock = list[float](), Clock()
 
-    def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
+    def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> CdcSeen:
         looks.append(clock.now)
         clock.now += 2
         return look(source, after, upto, most)
@@ -335,7 +335,7 @@ def test_what_a_look_has_found_is_not_looked_for_again(
     table.drain()
     asked = list[tuple[Lsn, Lsn]]()
 
-    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> CdcSeen:
         asked.append((after, upto))
         return look(source, after, upto, most)
 
@@ -400,7 +400,7 @@ def _looks(monkeypatch: pytest.MonkeyPatch) -> list[Lsn]:
     """From where the server was asked for changes."""
     looks = list[Lsn]()
 
-    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
+    def counted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> CdcSeen:
         looks.append(after)
         return look(source, after, upto, most)
 

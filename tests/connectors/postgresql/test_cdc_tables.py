@@ -13,7 +13,7 @@ from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.connectors.postgresql.cdc import slot, transactions
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, stored_position
-from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcReader
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin_reader
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.contracts import (
@@ -30,7 +30,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.micro_batch.branches import Steps
+from dataflow_assets.micro_batch.branches import BranchSteps
 from dataflow_assets.micro_batch.sample import Sampler, sample
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs import open_branches, reset
@@ -241,13 +241,13 @@ def test_a_table_that_is_to_be_created_is_sampled_by_one_reader(
     span = planned(two, two.position(), Limit(bytes=12_000, declared=Limit()))
     readers = list[tuple[Any, ...]]()
 
-    def noted(*given: Any) -> Reader:
+    def noted(*given: Any) -> CdcReader:
         readers.append(given)
         return begin_reader(*given)
 
     monkeypatch.setattr(transactions, "begin_reader", noted)
     branch = two.flow.branches[1]
-    steps = Steps.of(two.flow, local_now(), [shape_of(branch.sink, None)])
+    steps = BranchSteps.of(two.flow, local_now(), [shape_of(branch.sink, None)])
     work = Sampler(two.source, span, steps, branch.sink, branch.routes)
     with closing(two.source.open("two/sample")) as session:
         assert sample(lambda: two.engine, session, work).records == 0

@@ -13,10 +13,10 @@ import devservers
 from dataflow_assets.connectors.postgresql.cdc import peeked, started_reader
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
-from dataflow_assets.connectors.postgresql.cdc.reader import Reader, Row
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcReader, Row
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begin_reader
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.followed import Followed
@@ -41,7 +41,7 @@ def test_both_ways_read_the_same(table: Followed, monkeypatch: pytest.MonkeyPatc
         end = table.log_end()
         ends += [Lsn(end.value - back) for back in (60, 24, 8, 0)]
     table.run("BEGIN; INSERT INTO source VALUES (7777); ROLLBACK")
-    ways = list[type[Reader]]()
+    ways = list[type[CdcReader]]()
     for most in (peeked.MOST_BYTES, -1):
         monkeypatch.setattr(peeked, "MOST_BYTES", most)
         with closing(begin_reader(table.source, after, table.log_end())) as found:
@@ -129,7 +129,7 @@ def test_a_server_whose_log_ends_earlier(table: Followed) -> None:
     far = Lsn(table.log_end().value + 1024**3)
     with (
         closing(Peeked(table.dsn, far)) as sender,
-        pytest.raises(Failure, match="the log of this server ends before"),
+        pytest.raises(PostgresqlFailure, match="the log of this server ends before"),
     ):
         begin(table.source, sender, after)
 
@@ -142,7 +142,7 @@ def test_a_slot_that_becomes_free(table: Followed, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(started_reader, "_STEP", 0.01)
     with closing(Walsender(table.dsn)) as other, closing(Peeked(table.dsn, end)) as sender:
         begin(table.source, other, after)
-        with pytest.raises(Failure, match="is active"):
+        with pytest.raises(PostgresqlFailure, match="is active"):
             begin(table.source, sender, after, patience=0.05)
         other.close()
         begin(table.source, sender, after, patience=10)
@@ -165,7 +165,7 @@ def test_a_pooler_that_gives_each_transaction_another_session(
 
     monkeypatch.setattr(Peeked, "execute", executed)
     with closing(Peeked(table.dsn, end)) as sender:
-        with pytest.raises(Failure, match="does not exist"):
+        with pytest.raises(PostgresqlFailure, match="does not exist"):
             sender.start(f"{table.schema}_none", table.schema, after)
         assert sender._libpq.transaction_status == TransactionStatus.IDLE
         begin(table.source, sender, after)

@@ -10,7 +10,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import copy_format
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink import encode_copy
 from tests.connectors.postgresql.driver import Place, store
 
@@ -61,5 +61,5 @@ def _shown(value: Any) -> str:
 
 def test_a_time_beyond_the_format_is_refused_not_wrapped() -> None:
     rows = pa.record_batch([pa.array([1 - 2**63], pa.timestamp("us"))], ["at"])
-    with pytest.raises(Failure, match=r"timestamp out of range \(22008, column at\)"):
+    with pytest.raises(PostgresqlFailure, match=r"timestamp out of range \(22008, column at\)"):
         list(copy_format.stream(copy_format.in_stream_order(encode_copy.binary(rows))))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.sink import key_order
 from dataflow_assets.connectors.postgresql.sink.fold_keys import steps
-from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, PostgresqlRules
 from dataflow_assets.connectors.postgresql.table.column import COMPARED
 from dataflow_assets.contracts import DELETE, OP, UPDATE
 from tests.connectors.postgresql.driver import batch
@@ -28,7 +28,7 @@ def _folded(schema: pa.Schema, records: Sequence[dict[str, Any]], *, hard: bool 
     assert group is not None
     keys = dict(zip(group.tolist(), rows.column("id").to_pylist(), strict=True))
     found: Steps = []
-    for step in steps(rows, group, Rules(schema, ("id",), "version", hard=hard)):
+    for step in steps(rows, group, PostgresqlRules(schema, ("id",), "version", hard=hard)):
         listed = step.rows.to_pylist()
         assert [keys[row[GROUP]] for row in listed] == [row["id"] for row in listed]
         found.append((step.verb, [(row["id"], row.get("v")) for row in listed]))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.postgresql.frames import write as frames_write
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
 from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import Mode
@@ -41,7 +41,7 @@ def put(postgresql: devservers.PostgreSQL, schema: str, engine: SparkSession) ->
 
     def written(name: str, kind: pa.DataType, *values: Any, mode: Mode = "append") -> int:
         given = local_frame([{name: v} for v in values], pa.schema([(name, kind)]), engine)
-        return write(FrameTable(postgresql.dsn(), schema, "t"), given, mode, [name])
+        return write(PostgresqlFrameTable(postgresql.dsn(), schema, "t"), given, mode, [name])
 
     return written
 

@@ -10,7 +10,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
 from dataflow_assets.connectors.postgresql.frames.read import BLOCK_BYTES, read
 
 LARGEST = 3 * BLOCK_BYTES
@@ -20,7 +20,7 @@ LARGEST = 3 * BLOCK_BYTES
 def test_a_row_larger_than_a_block_is_read(
     size: int, postgresql: devservers.PostgreSQL, schema: str, engine: SparkSession
 ) -> None:
-    table = FrameTable(postgresql.dsn(), schema, "t")
+    table = PostgresqlFrameTable(postgresql.dsn(), schema, "t")
     with psycopg.connect(postgresql.dsn(), autocommit=True) as link:
         link.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
         link.execute("CREATE TABLE t (id int, body text)")

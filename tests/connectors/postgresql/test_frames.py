@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.postgresql.frames import write as frames_write
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
 from dataflow_assets.connectors.postgresql.frames.read import read
 from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 from dataflow_assets.contracts import Kind
@@ -45,12 +45,12 @@ def link(postgresql: devservers.PostgreSQL, schema: str) -> Iterator[psycopg.Con
 
 
 @pytest.fixture
-def table(postgresql: devservers.PostgreSQL, schema: str) -> FrameTable:
-    return FrameTable(postgresql.dsn(), schema, "t")
+def table(postgresql: devservers.PostgreSQL, schema: str) -> PostgresqlFrameTable:
+    return PostgresqlFrameTable(postgresql.dsn(), schema, "t")
 
 
 @pytest.fixture
-def rows(table: FrameTable, engine: SparkSession) -> Callable[[], list[Any]]:
+def rows(table: PostgresqlFrameTable, engine: SparkSession) -> Callable[[], list[Any]]:
     """The values of the column `v`."""
 
     def read_all() -> list[Any]:
@@ -116,7 +116,7 @@ def test_the_settings_of_a_role_change_no_value(
 ) -> None:
     link.execute("CREATE TABLE t (d date, z timestamptz, b bytea, f float8)")
     link.execute("INSERT INTO t VALUES ('2026-02-01', '2026-02-01 12:00Z', '\\x00ff5c', 0.1)")
-    place = FrameTable(postgresql.dsn() + ODD_ROLE, schema, "t")
+    place = PostgresqlFrameTable(postgresql.dsn() + ODD_ROLE, schema, "t")
     with ExitStack() as held:
         (row,) = read(place, engine, None, held).toArrow().to_pylist()
     assert (row["d"], row["b"], row["f"]) == (dt.date(2026, 2, 1), b"\x00\xff\\", 0.1)
@@ -124,7 +124,7 @@ def test_the_settings_of_a_role_change_no_value(
 
 
 def test_two_that_overwrite_at_once_leave_the_rows_of_one(
-    table: FrameTable, link: psycopg.Connection, engine: SparkSession
+    table: PostgresqlFrameTable, link: psycopg.Connection, engine: SparkSession
 ) -> None:
     """Both are about to delete what was there, when a third one lets go of it."""
     link.execute("CREATE TABLE t (v int)")
@@ -147,7 +147,7 @@ def test_two_that_overwrite_at_once_leave_the_rows_of_one(
     assert found in ([1] * 5, [2] * 5)
 
 
-def _waiting(link: psycopg.Connection, table: FrameTable) -> int:
+def _waiting(link: psycopg.Connection, table: PostgresqlFrameTable) -> int:
     """Sessions that wait for a lock of the table, or of its row."""
     query = (
         "SELECT count(DISTINCT l.pid) FROM pg_locks w JOIN pg_locks l USING (pid) "
@@ -210,7 +210,7 @@ def test_nested_values_keep_their_types() -> None:
 
 
 def test_a_made_table_has_types_that_hold_the_values(
-    table: FrameTable, link: psycopg.Connection, engine: SparkSession
+    table: PostgresqlFrameTable, link: psycopg.Connection, engine: SparkSession
 ) -> None:
     schema = pa.schema(
         [
@@ -228,7 +228,7 @@ def test_a_made_table_has_types_that_hold_the_values(
 
 
 def test_an_upsert_leaves_the_columns_alone_that_a_frame_lacks(
-    table: FrameTable, link: psycopg.Connection, engine: SparkSession
+    table: PostgresqlFrameTable, link: psycopg.Connection, engine: SparkSession
 ) -> None:
     link.execute("CREATE TABLE t (v int PRIMARY KEY, a text, b text DEFAULT 'new')")
     link.execute("INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b')")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
-from dataflow_assets.connectors.postgresql.table.column import Column
+from dataflow_assets.connectors.postgresql.table.column import PostgresqlColumn
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import JsonDecoder
 
@@ -20,9 +20,9 @@ ENDLESS = 2**63 - 1
 
 def arrays(base: str, declared: str, modifier: int = -1) -> pa.Field:
     """A column of arrays, as the table is described."""
-    element = Column("a", base, False, declared, modifier, False, False)
-    column = Column("a", f"_{base}", False, f"{declared}[]", modifier, False, False, True)
-    return Column(**{**vars(column), "element": element}).field
+    element = PostgresqlColumn("a", base, False, declared, modifier, False, False)
+    column = PostgresqlColumn("a", f"_{base}", False, f"{declared}[]", modifier, False, False, True)
+    return PostgresqlColumn(**{**vars(column), "element": element}).field
 
 
 def stored(column: pa.Array, wanted: pa.Field) -> tuple[list[str | None], list[str]]:
@@ -101,7 +101,7 @@ def test_what_a_plain_column_refuses_costs_its_own_row(column: pa.Array, wanted:
 def test_some_types_take_numbers_or_booleans_beside_text(
     base: str, declared: str, value: str, text: str | None
 ) -> None:
-    field = Column("a", base, False, declared, -1, False, False).field
+    field = PostgresqlColumn("a", base, False, declared, -1, False, False).field
     bodies: list[Any] = [f'{{"a":{value}}}'.encode(), b'{"a":null}', b"{}"]
     bodies.append(f'{{"a":{value},"a":"x"}}'.encode())
     decoder = JsonDecoder(pa.schema([field]))

@@ -18,7 +18,7 @@ from typing_extensions import override
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
 from dataflow_assets.connectors.postgresql.frames import write as frames_write
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
 from dataflow_assets.connectors.postgresql.frames.read import read
 from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection, Run
@@ -168,7 +168,7 @@ def test_any_name_marks_deletions_and_takes_error_records(
 def test_frames_take_any_name(
     postgresql: devservers.PostgreSQL, schema: str, spark: SparkSession
 ) -> None:
-    place = FrameTable(postgresql.dsn(), schema, NASTY)
+    place = PostgresqlFrameTable(postgresql.dsn(), schema, NASTY)
     names = ["1 Order.No", 'it\'s "%" {x}']
     for value in ("a", "b"):
         frame = spark.createDataFrame([(1, value)], f"`{names[0]}` int, `{names[1]}` string")

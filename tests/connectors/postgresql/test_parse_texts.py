@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import devservers
 from dataflow_assets.connectors.postgresql.client import BinaryLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parse_values
 from dataflow_assets.connectors.postgresql.table.column import PARSED
@@ -109,7 +109,7 @@ def _check(link: BinaryLink, base: str, texts: Sequence[str]) -> None:
             assert _stored(link, declared, kept, base) == _stored(link, declared, kept, None)
             for text, fit in zip(usual, fits, strict=True):
                 if not fit:
-                    with pytest.raises(Failure):
+                    with pytest.raises(PostgresqlFailure):
                         _stored(link, declared, [text], base)
 
 
@@ -230,7 +230,7 @@ def test_one_other_text_makes_it_text_copy(link: BinaryLink, base: str) -> None:
         texts = USUAL[base] * 50
         texts[at:at] = ["neither"]
         assert parse_values(_column(texts, base)) is None
-        with pytest.raises(Failure, match='"neither"'):
+        with pytest.raises(PostgresqlFailure, match='"neither"'):
             _stored(link, TYPES[base][0], texts, base)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import pool
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import OffsetSlice, Run, SinkSession, Span
 from dataflow_assets.errors import Locked, TransientError
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, start
@@ -123,7 +123,10 @@ def test_a_link_that_works_has_the_flows_name_and_one_that_waits_has_none(
 def test_a_link_in_the_middle_of_something_is_closed(
     place: Place, postgresql: devservers.PostgreSQL
 ) -> None:
-    with pytest.raises(Failure, match="division by zero"), pool.transaction(place.dsn, "x") as link:
+    with (
+        pytest.raises(PostgresqlFailure, match="division by zero"),
+        pool.transaction(place.dsn, "x") as link,
+    ):
         link.execute("SELECT 1 / 0")
     assert not link.at_rest
     open_ = pool.take(place.dsn, "text", "x")
@@ -220,7 +223,7 @@ def test_a_writer_gives_up_a_lock_and_says_how_to_find_who_holds_it(
         other.execute(f'LOCK TABLE "{place.schema}".t IN EXCLUSIVE MODE'.encode())
         link = pool.take(place.dsn, "text", "dataflow-test")
         stack.callback(link.close)
-        with pytest.raises(Failure) as raised:
+        with pytest.raises(PostgresqlFailure) as raised:
             link.execute(f'INSERT INTO "{place.schema}".t VALUES (1)')
     error = raised.value.error("writing to t")
     assert isinstance(error, Locked)

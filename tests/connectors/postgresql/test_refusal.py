@@ -13,7 +13,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink, client, connection_errors, pool
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
@@ -99,7 +99,7 @@ def test_too_many_connections_pass(server: devservers.PostgreSQL) -> None:
 
 @pytest.mark.parametrize("driver", ["binary", "text"])
 def test_both_links_tell_the_same(server: devservers.PostgreSQL, driver: client.Driver) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(PostgresqlFailure) as caught:
         pool.take(dsn(server), driver, "test")
     assert isinstance(caught.value.error("writing"), PermanentError)
     assert PASSWORD not in str(caught.value)
@@ -126,7 +126,7 @@ def _eventually_refused(connection: str) -> DataflowError:
     while True:
         try:
             client.TextLink(connection, "test").close()
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             return failure.error("opening")
         assert time.monotonic() < deadline
         time.sleep(0.05)

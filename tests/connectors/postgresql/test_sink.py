@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql import PostgresqlSink, dsn
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure, PostgresqlKind
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.secrets import Secrets, resolve
 from dataflow_assets.spec import hints
@@ -126,24 +126,24 @@ def test_an_unreadable_connection_string_is_not_shown(text: str) -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        ("23505", Kind.REFUSED),
-        ("22P02", Kind.REFUSED),
-        ("P0001", Kind.REFUSED),
-        ("54000", Kind.REFUSED),
-        ("40P01", Kind.AGAIN),
-        ("40001", Kind.AGAIN),
-        ("21000", Kind.SPLIT),
-        ("57P01", Kind.TRANSIENT),
-        ("53300", Kind.TRANSIENT),
-        ("55P03", Kind.TRANSIENT),
-        ("25P03", Kind.TRANSIENT),
-        (None, Kind.TRANSIENT),
-        ("42P01", Kind.PERMANENT),
-        ("28P01", Kind.PERMANENT),
+        ("23505", PostgresqlKind.REFUSED),
+        ("22P02", PostgresqlKind.REFUSED),
+        ("P0001", PostgresqlKind.REFUSED),
+        ("54000", PostgresqlKind.REFUSED),
+        ("40P01", PostgresqlKind.AGAIN),
+        ("40001", PostgresqlKind.AGAIN),
+        ("21000", PostgresqlKind.SPLIT),
+        ("57P01", PostgresqlKind.TRANSIENT),
+        ("53300", PostgresqlKind.TRANSIENT),
+        ("55P03", PostgresqlKind.TRANSIENT),
+        ("25P03", PostgresqlKind.TRANSIENT),
+        (None, PostgresqlKind.TRANSIENT),
+        ("42P01", PostgresqlKind.PERMANENT),
+        ("28P01", PostgresqlKind.PERMANENT),
     ],
 )
-def test_what_to_do_is_told_by_the_sqlstate(code: str | None, kind: Kind) -> None:
-    failure = Failure("words", code)
+def test_what_to_do_is_told_by_the_sqlstate(code: str | None, kind: PostgresqlKind) -> None:
+    failure = PostgresqlFailure("words", code)
     assert failure.kind is kind
-    transient = kind in {Kind.TRANSIENT, Kind.AGAIN}
+    transient = kind in {PostgresqlKind.TRANSIENT, PostgresqlKind.AGAIN}
     assert isinstance(failure.error("x"), TransientError if transient else PermanentError)

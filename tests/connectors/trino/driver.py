@@ -11,10 +11,10 @@ import msgspec
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.document import Pending
+from dataflow_assets.connectors.trino.table.document import TrinoPending
 from dataflow_assets.contracts import OffsetSlice, Positions, Receipt, Run, Span, Target, Totals
 from tests.connectors.iceberg.driver import SOURCE
 
@@ -24,7 +24,7 @@ def execute(
 ) -> list[list[Any]]:
     """The rows of a statement's answer."""
     config = {"serverURL": server.uri, "catalog": "lake", "schema": schema}
-    with closing(Client(TrinoSink.model_validate(config | {"table": "t"}), "tests")) as client:
+    with closing(TrinoClient(TrinoSink.model_validate(config | {"table": "t"}), "tests")) as client:
         return client.rows(sql)
 
 
@@ -40,7 +40,7 @@ def stored(session: TrinoSinkSession, offset: int, *rows: list[Any]) -> None:
     span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
     branch = session.ticket().target.branch
     inline = json.dumps([[*row, "0", ""] for row in rows]) if rows else ""
-    staged = msgspec.json.encode(stage.Staged("a", len(rows), inline)).decode()
+    staged = msgspec.json.encode(stage.TrinoStaged("a", len(rows), inline)).decode()
     session.finish(span, [Receipt(branch, "0", offset + 1, Totals(len(rows)), (staged,))], SOURCE)
 
 
@@ -48,7 +48,7 @@ def left_open(session: TrinoSinkSession, query: str, base: str | None, after: Po
     """Ends a driver in the middle of a statement: nobody has seen the end of that."""
     found = session._checkpoints.load()
     assert found is not None
-    pending = Pending(query, replace(found.document.checkpoint, positions=after), base)
+    pending = TrinoPending(query, replace(found.document.checkpoint, positions=after), base)
     document = msgspec.structs.replace(found.document, pending=pending)
     assert session._checkpoints.swap(found, document) is not None
     session.close()

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.rejected.error_sink import _APART, _WHOLE, TrinoRejected
-from dataflow_assets.connectors.trino.sink.publish import Publisher
+from dataflow_assets.connectors.trino.sink.publish import TrinoPublisher
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.trino.table.table import Column, Place, Table
+from dataflow_assets.connectors.trino.table.checkpoint_table import TrinoCheckpointTable
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, TrinoTable
 from dataflow_assets.contracts import ErrorRecord, Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
@@ -259,16 +259,18 @@ def test_a_statement_of_many_columns_is_no_longer_than_allowed(
     """A MERGE names each column many times: rows that leave no room for that wait in a stage."""
     given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
     declared, sent = TrinoSink.model_validate(given | more), list[str]()
-    client = cast("Client", SimpleNamespace(run=sent.append, create=sent.append, rows=lambda _: []))
+    client = cast(
+        "TrinoClient", SimpleNamespace(run=sent.append, create=sent.append, rows=lambda _: [])
+    )
     columns = tuple(Column(f"column_of_customer_{at}", "varchar") for at in range(count))
-    table = Table(Place("c", "s", "t"), columns, "i")
-    checkpoints = CheckpointTable(client, declared, TARGET)
+    table = TrinoTable(TrinoPlace("c", "s", "t"), columns, "i")
+    checkpoints = TrinoCheckpointTable(client, declared, TARGET)
     able = Capabilities(snapshots=True, merge=True)
-    publisher = Publisher(client, declared, TARGET.flow, checkpoints, table, able)
+    publisher = TrinoPublisher(client, declared, TARGET.flow, checkpoints, table, able)
     most = declared.max_statement_length
     row = json.dumps(["x" * 90_000] + [""] * (count + 1))
-    receipts = [stage.Staged(f"a{at}", 1, f"[{row}]") for at in range(10)]
-    source = publisher.source(Place("c", "s", "stage"), receipts)
+    receipts = [stage.TrinoStaged(f"a{at}", 1, f"[{row}]") for at in range(10)]
+    source = publisher.source(TrinoPlace("c", "s", "stage"), receipts)
     sql = publisher._sql(source, ["20200101_000000_00000_aaaaa"], "0" * 32)
     assert len(sql) <= most
     assert all(len(one) <= most for one in sent)
@@ -327,8 +329,8 @@ def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
     """Else rows of the next chunk would come before its last ones, and the older row would win."""
     monkeypatch.setattr(stage, "MOST_ROWS", 4)
     run_sql: list[str] = []
-    client = cast("Client", SimpleNamespace(run=run_sql.append, create=run_sql.append))
-    chunks = stage.Chunks(client, Place("c", "s", "t"), "a", 1_000_000)
+    client = cast("TrinoClient", SimpleNamespace(run=run_sql.append, create=run_sql.append))
+    chunks = stage.TrinoChunks(client, TrinoPlace("c", "s", "t"), "a", 1_000_000)
     for number in range(7):
         chunks.add(f"[{number}]", 3)
     chunks.flush()

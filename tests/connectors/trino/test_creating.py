@@ -11,11 +11,11 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.rejected.error_sink import BESIDE, store
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.checkpoint_table import TrinoCheckpointTable
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import OffsetSlice, Rejection, Target
 from tests.connectors.trino.driver import execute
 
@@ -30,12 +30,12 @@ def sink(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
     return TrinoSink.model_validate(config)
 
 
-def at_once(sink: TrinoSink, work: Callable[[Client, int], object]) -> None:
+def at_once(sink: TrinoSink, work: Callable[[TrinoClient, int], object]) -> None:
     """Each in a thread with a client of its own, all of which begin together."""
     ready = Barrier(AT_ONCE)
 
     def one(number: int) -> None:
-        with closing(Client(sink, "tests")) as client:
+        with closing(TrinoClient(sink, "tests")) as client:
             client.run("SELECT 1")
             ready.wait(60)
             work(client, number)
@@ -51,7 +51,7 @@ def target(number: int) -> Target:
 def test_tasks_that_reject_their_first_records_at_once(
     sink: TrinoSink, trino: devservers.Trino, trino_schema: str
 ) -> None:
-    def work(client: Client, number: int) -> None:
+    def work(client: TrinoClient, number: int) -> None:
         piece = OffsetSlice(str(number), 0, 5)
         store(client, sink, target(0), piece, [Rejection(0, "sink", "refused", b"{}")])
 
@@ -74,7 +74,7 @@ def test_a_table_of_rejected_records_of_either_version_keeps_and_gives_back(
     if columns:
         execute(trino, f"CREATE TABLE {place} ({columns})")
     refused = [Rejection(n, "sink", "no \0", b"\xff\0", n=1, key=b"key", rows=3) for n in (10, 9)]
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         store(client, sink, target(0), OffsetSlice("0", 0, 20), refused)
         store(client, sink, target(0), OffsetSlice("0", 0, 20), refused[:1])
     kept, found = sink.rejected(), sink.rejected().pending("ns/0", None, 10)
@@ -90,9 +90,9 @@ def test_a_table_of_rejected_records_of_either_version_keeps_and_gives_back(
 
 
 def test_tasks_that_need_the_stage_at_once(sink: TrinoSink) -> None:
-    place = Place("lake", sink.place()[0], stage.name("b", 1, "u"))
+    place = TrinoPlace("lake", sink.place()[0], stage.name("b", 1, "u"))
     at_once(sink, lambda client, _: stage.create(client, place))
 
 
 def test_flows_that_need_the_table_of_checkpoints_at_once(sink: TrinoSink) -> None:
-    at_once(sink, lambda client, n: CheckpointTable(client, sink, target(n)).create())
+    at_once(sink, lambda client, n: TrinoCheckpointTable(client, sink, target(n)).create())

@@ -12,9 +12,9 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.table import statement
-from dataflow_assets.connectors.trino.table.table import Column, Place, find
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, find
 from dataflow_assets.contracts import DELETE, INSERT, Run, Target
 from dataflow_assets.errors import PermanentError
 from tests.connectors.trino.driver import execute
@@ -42,10 +42,10 @@ def test_a_merge_equals_applying_row_by_row(
     dice = random.Random(f"7-{mark}")
     made = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target ({made})")
-    place = Place("lake", trino_schema, "target")
+    place = TrinoPlace("lake", trino_schema, "target")
     model: dict[int, Row] = {}
     before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=5)
-    with closing(Client(sink(trino, trino_schema), "tests")) as client:
+    with closing(TrinoClient(sink(trino, trino_schema), "tests")) as client:
         table = find(client, place)
         assert table is not None
         for count in (1, 8, 40, 40):

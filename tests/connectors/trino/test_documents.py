@@ -7,15 +7,20 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.client import TrinoClient
+from dataflow_assets.connectors.trino.errors import TrinoFailure
 from dataflow_assets.connectors.trino.sink.recovery import ends_of, forgotten_end, unknown
-from dataflow_assets.connectors.trino.table.document import Document, Doubt, Pending, parse
+from dataflow_assets.connectors.trino.table.document import (
+    Doubt,
+    TrinoDocument,
+    TrinoPending,
+    parse,
+)
 from dataflow_assets.connectors.trino.table.doubts import Doubts, divide
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import Checkpoint, Target
 
-PLACE = Place("lake", "shop", "orders")
+PLACE = TrinoPlace("lake", "shop", "orders")
 TARGET = Target("ns/flow", "trino", "h", "t")
 EARLIER = (
     '{"checkpoint":{"epoch":7,"positions":{"0":5},"totals":{"rows":5},"source":"s","reading":3},'
@@ -42,10 +47,10 @@ def test_a_failure_adds_little_however_many_partitions_there_are() -> None:
     base = str(9 * 10**18)
     known = Checkpoint(epoch=1, positions=positions, reading=1_790_000_000)
     doubts = [Doubt(query(number), base, known.reading) for number in range(1001)]
-    documents = [Document(known, aside=tuple(doubts[:count])) for count in (1, 1001)]
+    documents = [TrinoDocument(known, aside=tuple(doubts[:count])) for count in (1, 1001)]
     lengths = [len(msgspec.json.encode(document)) for document in documents]
     assert lengths[1] - lengths[0] <= 100 * 1000
-    document = Document(known, pending=Pending(query(1), known, base))
+    document = TrinoDocument(known, pending=TrinoPending(query(1), known, base))
     assert document.undecided == (Doubt(query(1), base, known.reading),)
 
 
@@ -64,14 +69,16 @@ class Kept:
 
 
 def doubts(client: Kept, most: int = 100_000) -> Doubts:
-    return Doubts(cast("Client", client), Place("lake", "s", "dataflow_checkpoints"), TARGET, most)
+    return Doubts(
+        cast("TrinoClient", client), TrinoPlace("lake", "s", "dataflow_checkpoints"), TARGET, most
+    )
 
 
 def test_checkpoints_are_stored_in_statements_that_trino_takes() -> None:
     """A hundred of an earlier version's row, at once."""
     client = Kept()
     after = Checkpoint(epoch=1, positions={str(n): n for n in range(100)})
-    statements = [Pending(query(number), after) for number in range(100)]
+    statements = [TrinoPending(query(number), after) for number in range(100)]
     doubts(client).keep(statements, 4)
     assert 1 < len(client.ran) < 100
     assert all(len(sql) < 100_000 for sql in client.ran)
@@ -82,7 +89,7 @@ def test_checkpoints_are_stored_in_statements_that_trino_takes() -> None:
 
 def test_a_checkpoint_comes_back_as_it_was_stored() -> None:
     after = Checkpoint(epoch=1, positions={"0": 5}, reading=9)
-    client = Kept(msgspec.json.encode(Document(after)).decode())
+    client = Kept(msgspec.json.encode(TrinoDocument(after)).decode())
     assert doubts(client).checkpoint("q") == after
     assert doubts(Kept()).checkpoint("q") is None
 
@@ -93,7 +100,7 @@ def test_rows_are_removed_up_to_the_epoch_of_the_session() -> None:
     class Refused(Kept):
         def run(self, sql: str) -> int:
             super().run(sql)
-            raise Failure("not now", "NOT_SUPPORTED", "USER_ERROR")
+            raise TrinoFailure("not now", "NOT_SUPPORTED", "USER_ERROR")
 
     doubts(client := Refused()).drop(7)
     assert len(client.ran) == 1
@@ -158,6 +165,8 @@ def test_of_several_ends_none_is_called_the_right_one() -> None:
 
 
 def test_a_row_that_somebody_has_deleted_is_named() -> None:
-    text = str(forgotten_end(PLACE, "q", Place("lake", "shop", "dataflow_checkpoints"), "ns/flow"))
+    text = str(
+        forgotten_end(PLACE, "q", TrinoPlace("lake", "shop", "dataflow_checkpoints"), "ns/flow")
+    )
     assert "query q has stored its rows in lake.shop.orders, and the row of " in text
     assert "lake.shop.dataflow_checkpoints with the stamp q" in text

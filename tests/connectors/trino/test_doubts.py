@@ -24,14 +24,14 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client, Statement
-from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.client import Statement, TrinoClient
+from dataflow_assets.connectors.trino.errors import CONFLICT, TrinoFailure
 from dataflow_assets.connectors.trino.sink import recovery
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import statement
-from dataflow_assets.connectors.trino.table.document import Pending
+from dataflow_assets.connectors.trino.table.document import TrinoPending
 from dataflow_assets.connectors.trino.table.snapshots import head
-from dataflow_assets.connectors.trino.table.table import Place, find
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, find
 from dataflow_assets.contracts import Run, Span, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
@@ -63,7 +63,7 @@ def test_a_commit_that_arrives_while_a_later_statement_runs_counts(
     assert run(flow, engine) == 1
     store.produce("t", 0, bodies[1:])
     sink = TrinoSink.model_validate(config)
-    client = Client(sink, "tests")
+    client = TrinoClient(sink, "tests")
     values = ", ".join(f"({number}, '{name}')" for number, name in rows[1:])
     late = client.prepare(f"INSERT INTO target VALUES {values}")
     _leave_open(flow, late.id)
@@ -74,7 +74,7 @@ def test_a_commit_that_arrives_while_a_later_statement_runs_counts(
         if not conflicts and _writes_rows(self):
             conflicts.append(self.id)
             to_its_end(late)
-            raise Failure("somebody else was first", CONFLICT, "EXTERNAL")
+            raise TrinoFailure("somebody else was first", CONFLICT, "EXTERNAL")
         return to_its_end(self)
 
     monkeypatch.setattr(Statement, "run", conflicting)
@@ -92,14 +92,14 @@ _TEXTS: dict[str, str] = {}
 
 @pytest.fixture(autouse=True)
 def _texts_of_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = Client.prepare
+    prepare = TrinoClient.prepare
 
-    def kept(self: Client, sql: str) -> Statement:
+    def kept(self: TrinoClient, sql: str) -> Statement:
         statement = prepare(self, sql)
         _TEXTS[statement.id] = sql
         return statement
 
-    monkeypatch.setattr(Client, "prepare", kept)
+    monkeypatch.setattr(TrinoClient, "prepare", kept)
 
 
 def _writes_rows(statement: Statement) -> bool:
@@ -140,7 +140,7 @@ def sink(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
 
 def test_a_statement_is_found_by_its_files_where_snapshots_have_expired(sink: TrinoSink) -> None:
     """A catalog of Nessie shows one snapshot only: one commit of somebody else hides the others."""
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         written = client.prepare("INSERT INTO target VALUES (1, 'one')")
         written.run()
         client.run("INSERT INTO target VALUES (2, 'of others')")
@@ -157,8 +157,8 @@ def _expire(catalog: Catalog, sink: TrinoSink, query: str) -> None:
     table.maintenance.expire_snapshots().by_id(made[0].snapshot_id).commit()
 
 
-def _base(client: Client, sink: TrinoSink) -> str | None:
-    table = find(client, Place("lake", *sink.place()))
+def _base(client: TrinoClient, sink: TrinoSink) -> str | None:
+    table = find(client, TrinoPlace("lake", *sink.place()))
     assert table is not None
     return head(client, table)
 
@@ -172,7 +172,7 @@ def test_the_first_commit_of_a_table_is_found_when_its_snapshot_has_expired(
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     declared = TrinoSink.model_validate(config)
     session = _opened(declared)
-    with closing(Client(declared, "tests")) as client:
+    with closing(TrinoClient(declared, "tests")) as client:
         assert _base(client, declared) is None
         written = client.prepare("INSERT INTO target VALUES (1, 'one')")
         written.run()
@@ -186,7 +186,7 @@ def test_the_first_commit_of_a_table_is_found_when_its_snapshot_has_expired(
 
 def test_a_base_that_is_kept_for_a_tag_proves_nothing(sink: TrinoSink, catalog: Catalog) -> None:
     """It stays listed for ever, and the snapshots since expire."""
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         base = _base(client, sink)
         assert base is not None
         written = client.prepare("INSERT INTO target VALUES (1, 'one')")
@@ -210,7 +210,7 @@ def test_a_commit_that_arrives_late_counts_also_where_its_snapshot_is_gone(
 ) -> None:
     """As in a catalog of Nessie, where the next commit hides it."""
     monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         base = _base(client, sink)
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
         _pending(_opened(sink), late.id, base, 6)
@@ -234,19 +234,19 @@ def test_of_two_statements_at_once_one_fails_if_it_is_a_merge(
     sink: TrinoSink, trino: devservers.Trino, *, guarded: bool
 ) -> None:
     """What exactly once rests on; an INSERT is added to whatever came meanwhile."""
-    place = Place("lake", *sink.place())
+    place = TrinoPlace("lake", *sink.place())
     ended = list[str]()
 
     def slow(sql: str) -> None:
-        with closing(Client(sink, "tests")) as client:
+        with closing(TrinoClient(sink, "tests")) as client:
             try:
                 client.run(sql)
-            except Failure as failure:
+            except TrinoFailure as failure:
                 ended.append(failure.name)
             else:
                 ended.append("stored")
 
-    with closing(Client(sink, "tests")) as client, _locked(trino) as (held, waiting):
+    with closing(TrinoClient(sink, "tests")) as client, _locked(trino) as (held, waiting):
         table = find(client, place)
         assert table is not None
         sql = [
@@ -290,7 +290,7 @@ def _locked(trino: devservers.Trino) -> Iterator[tuple[str, Callable[[], None]]]
 
 
 def test_what_nobody_can_know_is_said_and_a_restart_goes_on(sink: TrinoSink) -> None:
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         client.run("INSERT INTO target VALUES (2, 'of others')")
     _pending(_opened(sink), "20200101_000000_00000_aaaaa", "12345", 6)
     session = _opened(sink)
@@ -311,7 +311,7 @@ def test_upserts_go_on_where_nobody_can_know(
 ) -> None:
     """As in Nessie when somebody else has committed: a repeated MERGE changes nothing."""
     keyed = sink.model_copy(update={"upsert_mode": True, "conflict_key": ("id",)})
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         client.run("INSERT INTO target VALUES (1, 'one')")
         client.run("INSERT INTO target VALUES (2, 'of others')")
     _pending(_opened(keyed), "20200101_000000_00000_aaaaa", "12345", 6)
@@ -334,7 +334,7 @@ def test_a_hundred_doubts_are_decided_and_written_past(
     The row is one of an earlier version, with all checkpoints in it.
     """
     session = _opened(sink)
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         base = _base(client, sink)
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
     found = session._checkpoints.load()
@@ -342,7 +342,8 @@ def test_a_hundred_doubts_are_decided_and_written_past(
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
     names = [*(f"20200101_000000_{n:05}_aaaaa" for n in range(99)), late.id]
     doubts = [
-        Pending(name, replace(known, positions={"0": 6 + n}), base) for n, name in enumerate(names)
+        TrinoPending(name, replace(known, positions={"0": 6 + n}), base)
+        for n, name in enumerate(names)
     ]
     document = msgspec.structs.replace(found.document, checkpoint=known, doubts=tuple(doubts))
     assert session._checkpoints.swap(found, document) is not None
@@ -370,14 +371,14 @@ def test_a_hundred_doubts_are_decided_and_written_past(
 def test_a_rewind_is_not_undone_by_a_statement_of_before(sink: TrinoSink) -> None:
     """It has landed between: its rows are in the table, its position is nobody's."""
     session = _opened(sink)
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         base = head(client, session._table) if session._table else None
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
         late.run()
     found = session._checkpoints.load()
     assert found is not None
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
-    doubt = Pending(late.id, replace(known, positions={"0": 103}), base)
+    doubt = TrinoPending(late.id, replace(known, positions={"0": 103}), base)
     document = msgspec.structs.replace(found.document, checkpoint=known, doubts=(doubt,))
     assert session._checkpoints.swap(found, document) is not None
     session.restart({"0": 0}, "s", empty=True)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.frames.read import read
 from dataflow_assets.connectors.trino.frames.write import write
 from dataflow_assets.errors import PermanentError
@@ -142,14 +142,14 @@ def test_an_overwrite_compares_no_stored_row_with_each_new_one(
     daily: TrinoSink, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A join without criteria takes the product of both."""
-    plans, run = list[str](), Client.run
+    plans, run = list[str](), TrinoClient.run
 
-    def explained(client: Client, text: str) -> int:
+    def explained(client: TrinoClient, text: str) -> int:
         if text.startswith("MERGE"):
             plans.append(str(client.value(f"EXPLAIN {text}")))
         return run(client, text)
 
-    monkeypatch.setattr(Client, "run", explained)
+    monkeypatch.setattr(TrinoClient, "run", explained)
     for number in (1, 2):
         rows: list[dict[str, Any]] = [
             {"day": None, "i": number},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities, check_upsert
-from dataflow_assets.connectors.trino.table.table import Column, Place, Table
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, TrinoTable
 from dataflow_assets.errors import PermanentError
 
 
@@ -13,7 +13,9 @@ from dataflow_assets.errors import PermanentError
 def test_a_key_that_may_be_nan(kind: str) -> None:
     """It would equal no stored one, not even itself."""
     able = Capabilities(snapshots=True, merge=True)
-    table = Table(Place("lake", "shop", "t"), (Column("k", kind), Column("v", kind)), "1")
+    table = TrinoTable(TrinoPlace("lake", "shop", "t"), (Column("k", kind), Column("v", kind)), "1")
     with pytest.raises(PermanentError, match=rf"cannot be matched by k \({kind}\): a NaN"):
         check_upsert(table, able, ("k",))
-    check_upsert(Table(table.place, (Column("k", "bigint"), Column("v", kind)), "1"), able, ("k",))
+    check_upsert(
+        TrinoTable(table.place, (Column("k", "bigint"), Column("v", kind)), "1"), able, ("k",)
+    )

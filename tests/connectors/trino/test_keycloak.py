@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink, TrinoSource, client
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.server_failure import translate_errors
@@ -44,7 +44,7 @@ def realm(keycloak: devservers.Keycloak) -> Config:
 def user(config: Config) -> str:
     """Who Trino takes the flow for."""
     sink = TrinoSink.model_validate(config)
-    with translate_errors("asking"), closing(Client(sink, "tests")) as asking:
+    with translate_errors("asking"), closing(TrinoClient(sink, "tests")) as asking:
         return str(asking.value("SELECT current_user"))
 
 
@@ -57,7 +57,7 @@ def refused(config: Config) -> str:
     return str(caught.value)
 
 
-def ask_for(seconds: float, asking: Client) -> None:
+def ask_for(seconds: float, asking: TrinoClient) -> None:
     """Again and again."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -87,7 +87,7 @@ def test_tokens_are_renewed_before_they_expire(
     grant = realm | {"clientID": keycloak.brief, "clientSecret": keycloak.secret}
     sink = TrinoSink.model_validate(config | {"keycloak": grant})
     given = config | {"keycloak": {"token": token(keycloak, keycloak.brief)}}
-    with closing(Client(sink, "tests")) as asking:
+    with closing(TrinoClient(sink, "tests")) as asking:
         ask_for(12, asking)
     assert "Trino refuses the token: check that it has not expired" in refused(given)
 
@@ -140,7 +140,7 @@ def test_a_client_that_is_disabled_while_a_flow_runs(
     """What it has still works until it is renewed; then a person must act."""
     grant = realm | {"clientID": keycloak.brief, "clientSecret": keycloak.secret}
     sink = TrinoSink.model_validate(config | {"keycloak": grant, "user": "service-account-brief"})
-    with closing(Client(sink, "tests")) as asking:
+    with closing(TrinoClient(sink, "tests")) as asking:
         asking.value("SELECT 1")
         keycloak.enable(keycloak.brief, on=False)
         try:

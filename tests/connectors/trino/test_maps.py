@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.client import literal
 from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.encode import lines, value, wire
 from dataflow_assets.connectors.trino.table.table import Column
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
@@ -81,7 +81,7 @@ def test_what_a_cast_would_round_is_rejected_before_a_statement(kind: str, cell:
 def test_a_map_travels_as_an_object_of_texts() -> None:
     rows, reasons = decoded("map(integer, decimal(5, 2))", {"7": 1.25, "8": None})
     assert (reasons, lines(rows, ["c"])) == ([], [b'[{"7":"1.25","8":null}]'])
-    assert wire(Type.of("map(integer, array(date))")) == "map(varchar, array(varchar))"
+    assert wire(TrinoType.of("map(integer, array(date))")) == "map(varchar, array(varchar))"
 
 
 def test_a_map_inside_of_others_is_read_with_its_digits_as_numbers() -> None:
@@ -128,12 +128,12 @@ def test_a_time_that_is_rounded_to_the_end_of_its_day_is_no_midnight(
     trino: devservers.Trino, kind: str
 ) -> None:
     zone = "+01:00" if "zone" in kind else ""
-    digits = Type.of(kind).digits
+    digits = TrinoType.of(kind).digits
     texts = [f"23:59:59.{'9' * digits}{end}{zone}" for end in ("6", "4", "")]
-    tried = ", ".join(f"TRY({value(literal(text), Type.of(kind))})" for text in texts)
+    tried = ", ".join(f"TRY({value(literal(text), TrinoType.of(kind))})" for text in texts)
     last = f"23:59:59.{'9' * digits}{zone}"
     assert execute(trino, f"SELECT {tried}") == [[None, last, last]]
-    inside = value(f"ARRAY[{', '.join(map(literal, texts[1:]))}]", Type.of(f"array({kind})"))
+    inside = value(f"ARRAY[{', '.join(map(literal, texts[1:]))}]", TrinoType.of(f"array({kind})"))
     assert execute(trino, f"SELECT {inside}") == [[[last, last]]]
 
 

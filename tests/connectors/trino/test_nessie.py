@@ -15,11 +15,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.client import TrinoClient
+from dataflow_assets.connectors.trino.errors import TrinoFailure
 from dataflow_assets.connectors.trino.sink import recovery
 from dataflow_assets.connectors.trino.table.snapshots import have_stored, head
-from dataflow_assets.connectors.trino.table.table import Place, find
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, find
 from dataflow_assets.contracts import Span, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from devservers.trino import missing
@@ -80,7 +80,7 @@ def test_a_commit_that_the_next_one_hides_counts(
     session.restart({"0": 0}, "source")
     stored(session, 0, [0, "zero"])
     monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         base = head(client, table)
         assert base is not None
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
@@ -126,10 +126,10 @@ def test_after_a_failed_statement_others_may_commit(
     stored(session, 0, [0, "zero"])
     table = session._table
     assert table is not None
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         base = head(client, table)
         failed = client.prepare("INSERT INTO target SELECT 1 / (id - id), 'one' FROM target")
-        with pytest.raises(Failure, match="DIVISION_BY_ZERO"):
+        with pytest.raises(TrinoFailure, match="DIVISION_BY_ZERO"):
             failed.run()
         client.run("INSERT INTO target VALUES (2, 'of others')")
         client.run("INSERT INTO target VALUES (3, 'of others')")
@@ -152,9 +152,9 @@ def test_after_a_failed_statement_others_may_commit(
 class Asked:
     """A table that the user of the sink changes, and asks about statements in doubt."""
 
-    def __init__(self, client: Client, sink: TrinoSink) -> None:
+    def __init__(self, client: TrinoClient, sink: TrinoSink) -> None:
         client.run("CREATE TABLE target (id bigint, p bigint) WITH (partitioning = ARRAY['p'])")
-        found = find(client, Place("nessie", *sink.place()))
+        found = find(client, TrinoPlace("nessie", *sink.place()))
         assert found is not None
         self.client, self.table = client, found
 
@@ -177,7 +177,7 @@ class Asked:
 
 def test_a_statement_that_has_committed_is_never_taken_for_a_failed_one(sink: TrinoSink) -> None:
     """Whatever others do to its file alone: the file of the base stays, and commits follow."""
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         asked = Asked(client, sink)
         asked.add(0, 0)
         base, one = asked.head(), asked.add(1, 1)
@@ -199,7 +199,7 @@ def test_a_table_that_is_moved_back_and_forth_shows_which_commits_it_has(
 ) -> None:
     """Two lines of commits have the same numbers: a file of the base tells which one is shown."""
     trees, key = Trees(nessie), sink.place()
-    with closing(Client(sink, "tests")) as client:
+    with closing(TrinoClient(sink, "tests")) as client:
         asked = Asked(client, sink)
         asked.add(0, 0)
         base, then = asked.head(), trees.head("main")

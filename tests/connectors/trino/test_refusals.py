@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client, Statement
-from dataflow_assets.connectors.trino.errors import Failure
-from dataflow_assets.connectors.trino.sink.refused_values import Trial
+from dataflow_assets.connectors.trino.client import Statement, TrinoClient
+from dataflow_assets.connectors.trino.errors import TrinoFailure
+from dataflow_assets.connectors.trino.sink.refused_values import TrinoTrial
 from dataflow_assets.connectors.trino.table import capabilities
-from dataflow_assets.connectors.trino.table.table import Column, Place, find
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, find
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
@@ -141,16 +141,16 @@ def test_an_outage_while_a_catalog_is_tried_is_no_lack_of_its(
 ) -> None:
     """Taken for one, exactly once would be at least once, or the flow would end for good."""
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
-    with closing(Client(declared(trino, trino_schema), "tests")) as client:
-        table = find(client, Place("lake", trino_schema, "target"))
+    with closing(TrinoClient(declared(trino, trino_schema), "tests")) as client:
+        table = find(client, TrinoPlace("lake", trino_schema, "target"))
         assert table is not None
-        down = Failure("the store answers 503", "ICEBERG_FILESYSTEM_ERROR", "EXTERNAL")
+        down = TrinoFailure("the store answers 503", "ICEBERG_FILESYSTEM_ERROR", "EXTERNAL")
 
-        def failing(_: Client, __: str) -> int:
+        def failing(_: TrinoClient, __: str) -> int:
             raise down
 
-        monkeypatch.setattr(Client, "run", failing)
-        with pytest.raises(Failure) as caught:
+        monkeypatch.setattr(TrinoClient, "run", failing)
+        with pytest.raises(TrinoFailure) as caught:
             capabilities.ask(client, table, ())
     assert caught.value.transient
 
@@ -162,15 +162,15 @@ def test_a_coordinator_that_was_started_again_is_asked_again(
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
     sink = declared(trino, trino_schema)
     forgotten = "20200101_000000_00000_aaaaa"
-    process = Client.prepare
+    process = TrinoClient.prepare
 
-    def unknown(self: Client, sql: str) -> Statement:
+    def unknown(self: TrinoClient, sql: str) -> Statement:
         statement = process(self, sql)
         known = statement._status.next_uri
         statement._status.next_uri = known.replace(statement.id, forgotten) if known else None
         return statement
 
-    monkeypatch.setattr(Client, "prepare", unknown)
+    monkeypatch.setattr(TrinoClient, "prepare", unknown)
     with pytest.raises(TransientError, match=r"does not know query 2\S+ any more: was the coord"):
         sink.open(Target("ns/f", "trino", "h", "t"), Run())
     monkeypatch.undo()
@@ -180,7 +180,7 @@ def test_a_statement_that_nobody_waits_for_is_cancelled(
     trino: devservers.Trino, trino_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the next run waits for it."""
-    with closing(Client(declared(trino, trino_schema), "tests")) as client:
+    with closing(TrinoClient(declared(trino, trino_schema), "tests")) as client:
         statement = client.prepare(LONG)
         following, fetched = Statement._next, list[str]()
 
@@ -207,7 +207,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_says_what_to_raise(
     with (
         pytest.raises(TransientError, match=said),
         translate_errors("reading"),
-        closing(Client(brief, "tests")) as client,
+        closing(TrinoClient(brief, "tests")) as client,
     ):
         client.rows(LONG)
 
@@ -245,7 +245,7 @@ def _fill(server: devservers.Trino, table: str) -> None:
     execute(server, f"CREATE TABLE {table} (text varchar)")
     for rows, length in ((16, 1_000_000), (1, 1_000_000), (1, 100_000)):
         values = f"SELECT lpad(CAST(n AS varchar), {length}, 'x') FROM UNNEST(sequence(1, {rows}))"
-        with pytest.raises(Failure, match="MEMORY_LIMIT_EXCEEDED"):
+        with pytest.raises(TrinoFailure, match="MEMORY_LIMIT_EXCEEDED"):
             _repeated(server, f"INSERT INTO {table} {values} AS given (n)")
 
 
@@ -276,8 +276,8 @@ def test_times_that_trino_does_not_know_are_rejected_and_end_no_statement(
     sink = TrinoSink.model_validate(
         {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "t"}
     )
-    with closing(Client(sink, "tests")) as client:
-        assert Trial(client, columns, 100_000).refused_rows(lines) == {
+    with closing(TrinoClient(sink, "tests")) as client:
+        assert TrinoTrial(client, columns, 100_000).refused_rows(lines) == {
             1: "column at: not the text of a time(6)",
             2: "column days: not the text of a array(date)",
         }

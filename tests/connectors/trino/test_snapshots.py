@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import DENIED, Failure
-from dataflow_assets.connectors.trino.table.commits import Entry, ruled_out
+from dataflow_assets.connectors.trino.client import TrinoClient
+from dataflow_assets.connectors.trino.errors import DENIED, TrinoFailure
+from dataflow_assets.connectors.trino.table.commits import TrinoEntry, ruled_out
 from dataflow_assets.connectors.trino.table.snapshots import have_stored, reaches, unless_committed
-from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, TrinoTable
 from dataflow_assets.errors import TransientError
 
 
@@ -60,7 +60,7 @@ def test_a_line_of_snapshots_proves_what_it_shows(
 def test_a_statement_asks_the_table_twice_whatever_is_in_doubt() -> None:
     """Trino limits the stages of a query: one for each doubt would end the flow for good."""
     queries = [f"20200101_000000_{n:05}_aaaaa" for n in range(200)]
-    sql = unless_committed(Table(Place("lake", "shop", "orders"), (), ""), queries)
+    sql = unless_committed(TrinoTable(TrinoPlace("lake", "shop", "orders"), (), ""), queries)
     assert (sql.count("orders$snapshots"), sql.count("orders$files")) == (1, 1)
     assert all(sql.count(query) == 2 for query in queries)
 
@@ -77,9 +77,11 @@ class Listing:
 
 
 def test_rows_that_were_added_again_after_a_rollback_are_found_by_their_file() -> None:
-    table = Table(Place("lake", "s", "t"), (), "")
-    assert have_stored(cast("Client", Listing()), table, {"q": "5"}, prove=True) == {"q": True}
-    assert have_stored(cast("Client", Listing()), table, {"r": "5"}, prove=True) == {"r": False}
+    table = TrinoTable(TrinoPlace("lake", "s", "t"), (), "")
+    assert have_stored(cast("TrinoClient", Listing()), table, {"q": "5"}, prove=True) == {"q": True}
+    assert have_stored(cast("TrinoClient", Listing()), table, {"r": "5"}, prove=True) == {
+        "r": False
+    }
 
 
 BASE, OTHER, LAST = "10", "12", "13"
@@ -123,17 +125,17 @@ BASE, OTHER, LAST = "10", "12", "13"
 def test_numbers_of_commits_prove_that_none_is_left(
     found: list[tuple[str | None, int]], *, proves: bool
 ) -> None:
-    others = [Entry(snapshot, number, None) for snapshot, number in found]
+    others = [TrinoEntry(snapshot, number, None) for snapshot, number in found]
     assert ruled_out(others, "q", BASE, LAST) == proves
 
 
 @pytest.mark.parametrize("snapshot", ["11", "13", None])
 def test_files_of_the_statement_prove_nothing_for_it(snapshot: str | None) -> None:
     """Also where the last commit has removed them."""
-    found = [Entry(BASE, 5, None), Entry("11", 6, None), Entry(LAST, 7, None)]
+    found = [TrinoEntry(BASE, 5, None), TrinoEntry("11", 6, None), TrinoEntry(LAST, 7, None)]
     assert ruled_out(found, "q", BASE, LAST)
-    assert ruled_out([*found, Entry(snapshot, 6, "other")], "q", BASE, LAST)
-    assert not ruled_out([*found, Entry(snapshot, 6, "q")], "q", BASE, LAST)
+    assert ruled_out([*found, TrinoEntry(snapshot, 6, "other")], "q", BASE, LAST)
+    assert not ruled_out([*found, TrinoEntry(snapshot, 6, "q")], "q", BASE, LAST)
 
 
 class OfNessie:
@@ -149,13 +151,13 @@ class OfNessie:
         if "$entries" not in sql:
             return [[self.heads[0], None, "other"]] if "$snapshots" in sql else []
         if self.refused:
-            raise Failure("no", self.refused, "INTERNAL_ERROR")
+            raise TrinoFailure("no", self.refused, "INTERNAL_ERROR")
         return [["10", 5, None], ["13", 6, None]]
 
 
 def decided(table: OfNessie) -> bool | None:
-    place = Table(Place("lake", "s", "t"), (), "")
-    return have_stored(cast("Client", table), place, {"q": "10"}, prove=True)["q"]
+    place = TrinoTable(TrinoPlace("lake", "s", "t"), (), "")
+    return have_stored(cast("TrinoClient", table), place, {"q": "10"}, prove=True)["q"]
 
 
 def test_a_statement_that_files_rule_out_has_failed() -> None:
@@ -168,7 +170,7 @@ def test_files_that_cannot_be_listed_tell_nothing(error: str) -> None:
 
 
 def test_an_outage_is_no_answer() -> None:
-    with pytest.raises(Failure):
+    with pytest.raises(TrinoFailure):
         decided(OfNessie("13", refused="ICEBERG_CATALOG_ERROR"))
 
 

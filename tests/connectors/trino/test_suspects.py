@@ -15,9 +15,14 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.memory import Store
-from dataflow_assets.connectors.trino.errors import Failure
-from dataflow_assets.connectors.trino.sink.publish import Publisher
-from dataflow_assets.connectors.trino.sink.suspects import Bound, RefusedSpan, Suspects, bound_chunk
+from dataflow_assets.connectors.trino.errors import TrinoFailure
+from dataflow_assets.connectors.trino.sink.publish import TrinoPublisher
+from dataflow_assets.connectors.trino.sink.suspects import (
+    RefusedSpan,
+    Suspects,
+    TrinoBound,
+    bound_chunk,
+)
 from dataflow_assets.connectors.trino.table import stage, statement
 from dataflow_assets.connectors.trino.table.document import parse
 from dataflow_assets.contracts import (
@@ -37,15 +42,17 @@ from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest, messages
 
-BROKEN = Failure("the value is out of range", "NUMERIC_VALUE_OUT_OF_RANGE", "USER_ERROR")
-OPEN = Failure("something is wrong", "SOMETHING_NEW", "USER_ERROR")
+BROKEN = TrinoFailure("the value is out of range", "NUMERIC_VALUE_OUT_OF_RANGE", "USER_ERROR")
+OPEN = TrinoFailure("something is wrong", "SOMETHING_NEW", "USER_ERROR")
 Places = set[tuple[str, int]]
 
 
 class Flow:
     """Partitions of records of two rows each, a target, and what a run does with both."""
 
-    def __init__(self, sizes: Mapping[str, int], bad: Places, failure: Failure = BROKEN) -> None:
+    def __init__(
+        self, sizes: Mapping[str, int], bad: Places, failure: TrinoFailure = BROKEN
+    ) -> None:
         self._sizes, self._bad, self._failure = sizes, bad, failure
         self.positions = dict.fromkeys(sizes, 0)
         self.stored, self.rejected = list[tuple[str, int]](), set[tuple[str, int]]()
@@ -65,7 +72,7 @@ class Flow:
             ]
             suspects.store(Span(tuple(slices)), receipts, self._publish)
 
-    def _taken(self, piece: OffsetSlice, bounds: Mapping[str, Bound]) -> Chunk:
+    def _taken(self, piece: OffsetSlice, bounds: Mapping[str, TrinoBound]) -> Chunk:
         offsets = [at for at in range(piece.after, piece.upto) for _ in range(2)]
         arrays = [pa.array(offsets, pa.int64()), pa.array([0, 1] * (len(offsets) // 2), pa.int32())]
         rows = pa.RecordBatch.from_arrays(arrays, names=[OFFSET, N])
@@ -96,7 +103,7 @@ class Flow:
 def _staged(chunk: Chunk) -> str:
     offsets = sorted(set(chunk.rows.column(OFFSET).to_pylist()))
     first = offsets[0] if offsets else 0
-    found = stage.Staged("a", chunk.rows.num_rows, records=len(offsets), first=first)
+    found = stage.TrinoStaged("a", chunk.rows.num_rows, records=len(offsets), first=first)
     return msgspec.json.encode(found).decode()
 
 
@@ -161,7 +168,7 @@ def _whole() -> Chunk:
     ],
 )
 def test_an_outage_is_no_record(name: str, kind: str, message: str, bad: bool) -> None:
-    assert (Failure(message, name, kind).fault.name == "ROW") is bad
+    assert (TrinoFailure(message, name, kind).fault.name == "ROW") is bad
 
 
 @pytest.mark.heavy
@@ -221,13 +228,13 @@ def test_a_refused_statement_of_iceberg_is_in_no_doubt(
     for partition in (0, 1):
         rows = [{"id": n, "name": "poison" if n == 5 else "x"} for n in range(partition, 10, 2)]
         store.produce("t", partition, [json.dumps(row).encode() for row in rows])
-    sql = Publisher._sql
+    sql = TrinoPublisher._sql
 
-    def refusing(self: Publisher, source: statement.Source, *rest: Any) -> str:
+    def refusing(self: TrinoPublisher, source: statement.Source, *rest: Any) -> str:
         made, broken = sql(self, source, *rest), "SELECT CAST(n AS bigint) FROM (VALUES 'x') x (n)"
         return broken if "poison" in made else made
 
-    monkeypatch.setattr(Publisher, "_sql", refusing)
+    monkeypatch.setattr(TrinoPublisher, "_sql", refusing)
     where = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     path = manifest(tmp_path, messages(store), ("trino", where | keyed), onRejected="table")
     flow = choose(load(path), None)

@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client, Statement
-from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.client import Statement, TrinoClient
+from dataflow_assets.connectors.trino.errors import CONFLICT, TrinoFailure
 from dataflow_assets.connectors.trino.sink import publish
 from dataflow_assets.connectors.trino.sink import session as sessions
 from dataflow_assets.connectors.trino.sink.recovery import have_committed
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.trino.table.document import Document, Pending, Stored
+from dataflow_assets.connectors.trino.table.checkpoint_table import TrinoCheckpointTable
+from dataflow_assets.connectors.trino.table.document import TrinoDocument, TrinoPending, TrinoStored
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.flow import Flow
@@ -63,7 +63,7 @@ def opened(declared: TrinoSink, run_id: str) -> TrinoSinkSession:
     return found
 
 
-def stored(session: TrinoSinkSession) -> Stored:
+def stored(session: TrinoSinkSession) -> TrinoStored:
     found = session._checkpoints.load()
     assert found is not None
     return found
@@ -76,7 +76,7 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     first = opened(declared, "first")
     found = stored(first)
     checkpoint = replace(found.document.checkpoint, positions={"0": 5})
-    pending = Pending("20200101_000000_00000_aaaaa", checkpoint)
+    pending = TrinoPending("20200101_000000_00000_aaaaa", checkpoint)
     document = msgspec.structs.replace(found.document, pending=pending)
     assert first._checkpoints.swap(found, document) is not None
     first.close()
@@ -110,7 +110,7 @@ def test_a_driver_that_comes_late_writes_nothing_although_it_reads_its_checkpoin
     first.begin(Span((OffsetSlice("0", 0, 1),)))
     second = opened(declared, "second")
     first.ticket()  # makes a name for the stage
-    staged = msgspec.json.encode(stage.Staged("a", 1, '[[1,"one","0","",1]]')).decode()
+    staged = msgspec.json.encode(stage.TrinoStaged("a", 1, '[[1,"one","0","",1]]')).decode()
     receipt = Receipt(TARGET.branch, "0", 1, Totals(1), (staged,))
     known = first._state
 
@@ -136,13 +136,13 @@ def test_a_micro_batch_reads_its_checkpoint_once(
     store.produce("t", 0, [b'{"id": 1, "name": "one"}'])
     assert run(flow, engine) == 1
     store.produce("t", 0, [b'{"id": 2, "name": "two"}'])
-    texts, prepare = list[str](), Client.prepare
+    texts, prepare = list[str](), TrinoClient.prepare
 
-    def kept(self: Client, sql: str) -> Statement:
+    def kept(self: TrinoClient, sql: str) -> Statement:
         texts.append(sql)
         return prepare(self, sql)
 
-    monkeypatch.setattr(Client, "prepare", kept)
+    monkeypatch.setattr(TrinoClient, "prepare", kept)
     assert run(flow, engine) == 1
     assert len([text for text in texts if text.startswith("SELECT stamp, state FROM")]) == 2
 
@@ -152,19 +152,22 @@ def test_a_table_is_emptied_once_also_where_others_change_the_checkpoints_meanwh
 ) -> None:
     """Else the next run deletes what was stored since, and does not read it again."""
     execute(trino, f"INSERT INTO lake.{declared.usual_schema()}.target VALUES (1, 'one')")
-    session, refused = opened(declared, "first"), list[Document]()
-    swap = CheckpointTable.swap
+    session, refused = opened(declared, "first"), list[TrinoDocument]()
+    swap = TrinoCheckpointTable.swap
 
     def conflicting(
-        self: CheckpointTable, found: Stored | None, document: Document, stamp: str = ""
-    ) -> Stored | None:
+        self: TrinoCheckpointTable,
+        found: TrinoStored | None,
+        document: TrinoDocument,
+        stamp: str = "",
+    ) -> TrinoStored | None:
         ends = found is not None and found.document.emptying and not document.emptying
         if ends and not refused:
             refused.append(document)
             return None
         return swap(self, found, document, stamp)
 
-    monkeypatch.setattr(CheckpointTable, "swap", conflicting)
+    monkeypatch.setattr(TrinoCheckpointTable, "swap", conflicting)
     session.restart({"0": 0}, "source", empty=True)
     assert refused
     assert not stored(session).document.emptying
@@ -191,7 +194,7 @@ def test_rows_are_stored_once_where_a_conflict_was_a_commit_whose_answer_was_los
         written = to_its_end(self)
         if written == len(rows) and not lost:
             lost.append(self.id)
-            raise Failure("the catalog did not answer", CONFLICT, "EXTERNAL")
+            raise TrinoFailure("the catalog did not answer", CONFLICT, "EXTERNAL")
         return written
 
     monkeypatch.setattr(Statement, "run", unanswered)

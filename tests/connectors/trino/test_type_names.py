@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,6 @@ from dataflow_assets.connectors.trino.type_names import Type
     ],
 )
 def test_a_field_of_a_row(text: str, spelled: str) -> None:
-    assert Type.of(f"row({text})").spelling == f"row({spelled})"
-    both = Type.of(f"row({text}, last bigint)")
+    assert TrinoType.of(f"row({text})").spelling == f"row({spelled})"
+    both = TrinoType.of(f"row({text}, last bigint)")
     assert both.spelling == f'row({spelled}, "last" bigint)'

@@ -10,7 +10,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
-from dataflow_assets.connectors.trino.client import Client, Statement
+from dataflow_assets.connectors.trino.client import Statement, TrinoClient
 from dataflow_assets.connectors.trino.sink import session as sessions
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import checkpoint_upkeep, stage
@@ -108,13 +108,13 @@ def test_a_micro_batch_is_five_statements(sink: TrinoSink, monkeypatch: pytest.M
     session = sink.open(ONE, Run())
     session.restart({"0": 0}, "topic-1")
     asked: list[str] = []
-    prepare = Client.prepare
+    prepare = TrinoClient.prepare
 
-    def noted(self: Client, sql: str) -> Statement:
+    def noted(self: TrinoClient, sql: str) -> Statement:
         asked.append(sql.split(maxsplit=1)[0])
         return prepare(self, sql)
 
-    monkeypatch.setattr(Client, "prepare", noted)
+    monkeypatch.setattr(TrinoClient, "prepare", noted)
     for offset in range(3):
         asked.clear()
         span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
@@ -139,7 +139,7 @@ def test_a_stage_goes_with_its_span_and_those_of_failed_tasks_now_and_then(
         failed = session._stage.place
         stage.create(session._client, failed)
         session.ticket()
-        chunks = stage.Chunks(session._client, session._stage.place, f"a{offset}", 1_000)
+        chunks = stage.TrinoChunks(session._client, session._stage.place, f"a{offset}", 1_000)
         line = json.dumps([offset, "n", "0", ""])
         chunks.add(line, len(line))
         chunks.flush()

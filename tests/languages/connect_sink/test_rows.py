@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.kafka.client import Broker, Topic
+from dataflow_assets.connectors.kafka.client import KafkaBroker, Topic
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -563,14 +563,14 @@ def test_the_older_iceberg_sink_is_looked_for_before_its_offsets_are_read(
     flow = connect.write(ICEBERG, {**lake, **TABULAR, "iceberg.control.group-id": connect.topic})
     connect.send(*((None, {"id": n, "kind": "made"}) for n in range(3)))
     connect.commit({0: 1}, connect.topic)
-    members = Broker.members
+    members = KafkaBroker.members
 
-    def stopping(broker: Broker, group: str, topic: Topic) -> list[str]:
+    def stopping(broker: KafkaBroker, group: str, topic: Topic) -> list[str]:
         if group == connect.group:
             connect.commit({0: 2}, connect.topic)
         return members(broker, group, topic)
 
-    monkeypatch.setattr(Broker, "members", stopping)
+    monkeypatch.setattr(KafkaBroker, "members", stopping)
     connect.drain(flow)
     assert [row["id"] for row in table_rows(catalog, namespace, "made")] == [2]
 

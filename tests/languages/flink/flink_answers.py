@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time
 from decimal import Decimal
 
-from dataflow_assets.languages.sql.engine.types import DOUBLE, INT, STRING, Type
+from dataflow_assets.languages.sql.engine.types import DOUBLE, INT, STRING, FlinkType
 
 Answer = tuple[str, str | None]
 """An expression, and its result as CAST to STRING writes it."""
@@ -253,21 +253,21 @@ IN_BERLIN: Sequence[Answer] = tuple(_unix())
 Options = Mapping[str, object]
 PLAIN: Options = {"plain_decimals": True}
 NO_NULLS: Options = {"ignore_nulls": True}
-DECIMAL = Type("DECIMAL", 20, 2)
-FRACTION = Type("DECIMAL", 38, 18)
-WHOLE = Type("DECIMAL", 20, 0)
-FLOAT = Type("FLOAT")
+DECIMAL = FlinkType("DECIMAL", 20, 2)
+FRACTION = FlinkType("DECIMAL", 38, 18)
+WHOLE = FlinkType("DECIMAL", 20, 0)
+FLOAT = FlinkType("FLOAT")
 
 
-def _row(**fields: Type) -> Type:
-    return Type("ROW", items=tuple(fields.values()), names=tuple(fields))
+def _row(**fields: FlinkType) -> FlinkType:
+    return FlinkType("ROW", items=tuple(fields.values()), names=tuple(fields))
 
 
-def _map(kind: Type) -> Type:
-    return Type("MAP", items=(STRING, kind))
+def _map(kind: FlinkType) -> FlinkType:
+    return FlinkType("MAP", items=(STRING, kind))
 
 
-def _numbers() -> Iterator[tuple[Type, object, str]]:
+def _numbers() -> Iterator[tuple[FlinkType, object, str]]:
     for text, written in (
         *(("1.50", "1.5"), ("0.00", "0"), ("-0.01", "-0.01"), ("100.00", "1E+2")),
         *(("1234567.00", "1234567"), ("0.10", "0.1"), ("99.00", "99")),
@@ -296,16 +296,16 @@ def _numbers() -> Iterator[tuple[Type, object, str]]:
         yield FLOAT, number, written
 
 
-NUMBERS: Sequence[tuple[Type, object, str]] = tuple(_numbers())
+NUMBERS: Sequence[tuple[FlinkType, object, str]] = tuple(_numbers())
 """Type, value, and the number in JSON and in CSV. Of Java 17, where later ones write the same."""
-WRITTEN: Sequence[tuple[Type, object, Options, str]] = (
+WRITTEN: Sequence[tuple[FlinkType, object, Options, str]] = (
     (DOUBLE, float("nan"), {}, '"NaN"'),
     (DOUBLE, float("-inf"), {}, '"-Infinity"'),
     (DECIMAL, Decimal("1.50"), PLAIN, "1.50"),
     (DECIMAL, Decimal("0.00"), PLAIN, "0.00"),
     (WHOLE, Decimal(10000000), PLAIN, "10000000"),
     (FRACTION, Decimal("0.000000000000000001"), PLAIN, "0.000000000000000001"),
-    (Type("ARRAY", items=(DECIMAL,)), [Decimal("1.50"), None], {}, "[1.5,null]"),
+    (FlinkType("ARRAY", items=(DECIMAL,)), [Decimal("1.50"), None], {}, "[1.5,null]"),
     (_map(DOUBLE), {"k": 1e16}, {}, '{"k":1.0E16}'),
     (_row(d=DECIMAL, f=DOUBLE), [Decimal("1.50"), 1e16], {}, '{"d":1.5,"f":1.0E16}'),
     (
@@ -317,32 +317,32 @@ WRITTEN: Sequence[tuple[Type, object, Options, str]] = (
     (STRING, "\\u00ab", {}, '"\\\\u00ab"'),
     (_map(STRING), {"\U0001f600": "\U00010000"}, {}, '{"\\uD83D\\uDE00":"\\uD800\\uDC00"}'),
     (_row(p=INT, q=_row(x=INT)), [None, [None]], NO_NULLS, '{"q":{}}'),
-    (Type("ARRAY", items=(_row(p=INT),)), [[None], None], NO_NULLS, "[{},null]"),
+    (FlinkType("ARRAY", items=(_row(p=INT),)), [[None], None], NO_NULLS, "[{},null]"),
     (_map(INT), {"k": None}, NO_NULLS, '{"k":null}'),
     (_map(_row(p=INT)), {"k": [None]}, NO_NULLS, '{"k":{}}'),
 )
 """Type, value, options of the format, and the value in JSON."""
 IGNORE: Options = {"ignore_errors": True}
 COMPLETE: Options = {"fail_on_missing": True}
-INTS = Type("ARRAY", items=(INT,))
-MILLIS = Type("TIMESTAMP", 3)
-INSTANT = Type("TIMESTAMP_LTZ", 3)
-CLOCK = Type("TIME", 0)
+INTS = FlinkType("ARRAY", items=(INT,))
+MILLIS = FlinkType("TIMESTAMP", 3)
+INSTANT = FlinkType("TIMESTAMP_LTZ", 3)
+CLOCK = FlinkType("TIME", 0)
 REFUSED = "refused"
 LATER = datetime(2020, 1, 2)  # noqa: DTZ001 - TIMESTAMP has no zone
 LEAP = datetime(2020, 2, 29, 10)  # noqa: DTZ001
 MIDNIGHT = datetime(2020, 1, 1)  # noqa: DTZ001
 
 
-def _texts_of_numbers() -> Iterator[tuple[Type, str, Options, object]]:
+def _texts_of_numbers() -> Iterator[tuple[FlinkType, str, Options, object]]:
     for text in ("1e2", "1.50", "0.0000001", "-0", "-0.0", "1E+05", "1e400", "1" + "0" * 23):
         yield STRING, text, {}, text
-    yield Type("ARRAY", items=(STRING,)), "[1e2, -0]", {}, ["1e2", "-0"]
+    yield FlinkType("ARRAY", items=(STRING,)), "[1e2, -0]", {}, ["1e2", "-0"]
     yield _map(STRING), '{"k":1e2}', {}, {"k": "1e2"}
     yield _row(s=STRING), '{"s":1e2}', {}, ["1e2"]
 
 
-READ: Sequence[tuple[Type, str, Options, object]] = (
+READ: Sequence[tuple[FlinkType, str, Options, object]] = (
     *_texts_of_numbers(),
     (INTS, '[1,"x"]', {}, REFUSED),
     (INTS, '[1,"x"]', IGNORE, [1, None]),
@@ -362,15 +362,15 @@ READ: Sequence[tuple[Type, str, Options, object]] = (
     (CLOCK, '"12:13"', {}, REFUSED),
     (CLOCK, '"12:13"', {"times": "ISO-8601"}, REFUSED),
     (CLOCK, '"24:00:00"', {}, time()),
-    (Type("DATE"), '"2020-02-30"', {}, REFUSED),
+    (FlinkType("DATE"), '"2020-02-30"', {}, REFUSED),
     (DOUBLE, '"0x1p3"', {}, 8.0),
     (DOUBLE, "-0", {}, -0.0),
     (FLOAT, '"-0"', {}, -0.0),
     (DECIMAL, '"-0.001"', {}, Decimal("0.00")),
-    (Type("BOOLEAN"), '" true "', {}, True),
+    (FlinkType("BOOLEAN"), '" true "', {}, True),
 )
 """Type, value in a JSON record, options of the format, and the value of the column."""
-CSV: Sequence[tuple[Type, str, Options, object]] = (
+CSV: Sequence[tuple[FlinkType, str, Options, object]] = (
     (INTS, "x;2", {}, REFUSED),
     (INTS, "x;2", IGNORE, [None, 2]),
     (INTS, ";2", {}, REFUSED),
@@ -378,10 +378,10 @@ CSV: Sequence[tuple[Type, str, Options, object]] = (
     (INTS, ";", IGNORE, [None, None]),
     (INTS, "1;;2", IGNORE, [1, None, 2]),
     (INTS, " 1 ; 2 ", {}, [1, 2]),
-    (Type("ARRAY", items=(STRING,)), ";x", IGNORE, ["", "x"]),
+    (FlinkType("ARRAY", items=(STRING,)), ";x", IGNORE, ["", "x"]),
     (INTS, "NULL;2", {"null_literal": "NULL"}, [None, 2]),
-    (Type("BOOLEAN"), " true ", {}, True),
-    (Type("BOOLEAN"), "1", {}, False),
+    (FlinkType("BOOLEAN"), " true ", {}, True),
+    (FlinkType("BOOLEAN"), "1", {}, False),
     (MILLIS, "2020-01-01 00:00", {}, REFUSED),
     (MILLIS, "2020-01-01 24:00:00", {}, LATER),
     (MILLIS, "2020-02-30 10:00:00", {}, LEAP),

@@ -11,9 +11,9 @@ import pytest
 from dataflow_assets.languages.sql.engine.accumulators import Extreme, accumulator
 from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate, result_of
 from dataflow_assets.languages.sql.engine.changes import changes, latest
-from dataflow_assets.languages.sql.engine.expressions import Column
-from dataflow_assets.languages.sql.engine.kept import Kept
-from dataflow_assets.languages.sql.engine.types import BIGINT, STRING, Type
+from dataflow_assets.languages.sql.engine.expressions import FlinkColumn
+from dataflow_assets.languages.sql.engine.kept import FlinkKept
+from dataflow_assets.languages.sql.engine.types import BIGINT, STRING, FlinkType
 from dataflow_assets.languages.sql.engine.values import (
     pack,
     pack_rows,
@@ -22,9 +22,9 @@ from dataflow_assets.languages.sql.engine.values import (
     unpack_columns,
 )
 
-DOUBLE, DECIMAL = Type("DOUBLE"), Type("DECIMAL", 38, 2)
+DOUBLE, DECIMAL = FlinkType("DOUBLE"), FlinkType("DECIMAL", 38, 2)
 MANY, GROUPS = 200, 3
-VALUES: dict[Type, list[Any]] = {
+VALUES: dict[FlinkType, list[Any]] = {
     BIGINT: [*range(-5, 5), 2**63 - 1, -(2**63)],
     DECIMAL: [1, -7, 10**37, -(10**37)],
     DOUBLE: [plain(DOUBLE)(one) for one in (0.1, -0.0, 1e308, -1e308, float("nan"), float("inf"))],
@@ -32,9 +32,9 @@ VALUES: dict[Type, list[Any]] = {
 }
 
 
-def _call(name: str, kind: Type) -> Aggregate:
+def _call(name: str, kind: FlinkType) -> Aggregate:
     result = kind if name == ONLY else result_of(name, kind)
-    return Aggregate(name, result, Column(kind, 0))
+    return Aggregate(name, result, FlinkColumn(kind, 0))
 
 
 def _rows(random: Random, values: list[Any], *, retracts: bool) -> list[tuple[int, Any, int]]:
@@ -51,7 +51,7 @@ def _rows(random: Random, values: list[Any], *, retracts: bool) -> list[tuple[in
     return found
 
 
-def _added(one: Kept, rows: list[tuple[int, Any, int]]) -> list[list[Any]]:
+def _added(one: FlinkKept, rows: list[tuple[int, Any, int]]) -> list[list[Any]]:
     found = [one.empty() for _ in range(GROUPS)]
     for group, value, times in rows:
         if value is not None:
@@ -59,7 +59,7 @@ def _added(one: Kept, rows: list[tuple[int, Any, int]]) -> list[list[Any]]:
     return found
 
 
-def _folded(one: Kept, rows: list[tuple[int, Any, int]], size: int) -> list[list[Any]]:
+def _folded(one: FlinkKept, rows: list[tuple[int, Any, int]], size: int) -> list[list[Any]]:
     """Some rows at once, packed in between, as they are sent from task to task."""
     found = [one.empty() for _ in range(GROUPS)]
     for first in range(0, len(rows), size):
@@ -86,7 +86,7 @@ def _folded(one: Kept, rows: list[tuple[int, Any, int]], size: int) -> list[list
     ],
 )
 def test_folded_rows_are_kept_as_those_that_are_added(
-    name: str, kind: Type, *, retracts: bool
+    name: str, kind: FlinkType, *, retracts: bool
 ) -> None:
     call = _call(name, kind)
     one, random = accumulator(call, retracts=retracts), Random(f"{name}{kind}{retracts}")

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.bytes.csv import joiner, splitter
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
 from dataflow_assets.languages.sql.engine.bytes.write import encoder, writer
-from dataflow_assets.languages.sql.engine.types import DOUBLE, STRING, Type
+from dataflow_assets.languages.sql.engine.types import DOUBLE, STRING, FlinkType
 
 
-def layout(kind: str, *types: Type, **options: Any) -> Layout:
+def layout(kind: str, *types: FlinkType, **options: Any) -> FlinkLayout:
     names = tuple(f"c{at}" for at in range(len(types)))
-    return Layout(kind, names, types, (True,) * len(types), **options)  # type: ignore[arg-type]
+    return FlinkLayout(kind, names, types, (True,) * len(types), **options)  # type: ignore[arg-type]
 
 
 CSV = layout("csv", STRING, STRING)
@@ -80,16 +80,16 @@ def test_csv_is_quoted_as_jackson_does(value: str, cell: str, options: dict[str,
 @pytest.mark.parametrize(
     ("kind", "value", "cell", "options"),
     [
-        (Type("INT"), -12, "-12", {"delimiter": ";"}),
+        (FlinkType("INT"), -12, "-12", {"delimiter": ";"}),
         (DOUBLE, 1e20, "1.0E20", {}),
         (DOUBLE, "-Infinity", "-Infinity", {"delimiter": ";"}),
-        (Type("FLOAT"), 0.1, "0.1", {}),
-        (Type("BOOLEAN"), True, "true", {}),
-        (Type("ARRAY", items=(Type("INT"),)), [1, None, 2], "1;;2", {}),
+        (FlinkType("FLOAT"), 0.1, "0.1", {}),
+        (FlinkType("BOOLEAN"), True, "true", {}),
+        (FlinkType("ARRAY", items=(FlinkType("INT"),)), [1, None, 2], "1;;2", {}),
     ],
 )
 def test_numbers_are_never_quoted(
-    kind: Type, value: object, cell: str, options: dict[str, Any]
+    kind: FlinkType, value: object, cell: str, options: dict[str, Any]
 ) -> None:
     assert joiner(layout("csv", kind, **options))({"c0": value}) == cell.encode()
 
@@ -117,6 +117,6 @@ def test_a_text_that_the_charset_lacks_is_a_rejected_record() -> None:
 
 
 def test_a_float_is_written_with_its_own_digits() -> None:
-    write = writer(Type("FLOAT"), "SQL")
+    write = writer(FlinkType("FLOAT"), "SQL")
     assert write is not None
     assert write(0.10000000149011612) == 0.1

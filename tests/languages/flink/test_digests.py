@@ -12,7 +12,7 @@ import pytest
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state import compute
@@ -34,7 +34,7 @@ SUMS = "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
 SUMMED = "SELECT g, SUM(a) FROM s GROUP BY g"
 
 
-def plan(flow: Flow) -> Plan | ViewPlan:
+def plan(flow: Flow) -> FlinkPlan | ViewPlan:
     if isinstance(flow.source, ViewSource):
         return flow.source.view
     step = flow.transformations[0].step
@@ -89,7 +89,7 @@ def parts(value: object) -> Iterator[object]:
 
 
 def test_every_class_of_a_plan_has_a_form_with_all_of_its_fields() -> None:
-    assert problems(PLANS, Plan, ViewPlan) == []
+    assert problems(PLANS, FlinkPlan, ViewPlan) == []
 
 
 def test_an_expression_of_as_many_levels_as_there_may_be_has_digests(

@@ -11,7 +11,7 @@ import pytest
 import definitions
 import devservers
 from dataflow_assets.languages.sql.engine.explained import explain
-from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state.source import ViewSource
@@ -146,7 +146,7 @@ def test_the_plan_of_a_query(
     step = flow.transformations[0].step
     made = step.plan if isinstance(step, SqlQuery) else flow.source
     plan = made.view if isinstance(made, ViewSource) else made
-    assert isinstance(plan, Plan | ViewPlan)
+    assert isinstance(plan, FlinkPlan | ViewPlan)
     found = explain(plan)
     assert found.splitlines() == [line[12:] for line in wanted.splitlines()[1:-1]]
 

@@ -14,10 +14,10 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.sql.engine.bytes.layout import Spelling
 from dataflow_assets.languages.sql.engine.bytes.messages import SKIPPED, SqlFormat
-from dataflow_assets.languages.sql.engine.bytes.read import Reader
+from dataflow_assets.languages.sql.engine.bytes.read import FlinkReader
 from dataflow_assets.languages.sql.engine.bytes.write import encoder, writer
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.records.record import Record, exact_json, parse
 from dataflow_assets.records.step import Context
 from tests.languages.flink.flink_answers import (
@@ -46,7 +46,7 @@ def test_an_expression_in_a_zone(text: str, answer: str | None) -> None:
 
 
 def written(
-    kind: str, of: Type, value: object, spelling: Spelling = "Flink's", **given: Any
+    kind: str, of: FlinkType, value: object, spelling: Spelling = "Flink's", **given: Any
 ) -> str:
     """What a query has computed, on its way through the one pass into a topic."""
     write = writer(of, "SQL")
@@ -57,38 +57,38 @@ def written(
 
 
 @pytest.mark.parametrize(("kind", "value", "answer"), NUMBERS)
-def test_a_number_in_json_and_csv(kind: Type, value: object, answer: str) -> None:
+def test_a_number_in_json_and_csv(kind: FlinkType, value: object, answer: str) -> None:
     assert written("json", kind, value) == f'{{"c0":{answer}}}'
     assert written("csv", kind, value) == answer
 
 
 @pytest.mark.parametrize(("kind", "value", "options", "answer"), WRITTEN)
-def test_a_value_in_json(kind: Type, value: object, options: Any, answer: str) -> None:
+def test_a_value_in_json(kind: FlinkType, value: object, options: Any, answer: str) -> None:
     assert written("json", kind, value, **options) == f'{{"c0":{answer}}}'
 
 
 @pytest.mark.parametrize(
     ("kind", "of", "value", "text"),
     [
-        ("json", Type("DECIMAL", 20, 2), "1.50", '{"c0":1.50}'),
-        ("json", Type("DOUBLE"), 1e16, '{"c0":1E+16}'),
-        ("json", Type("VARCHAR", 9), "\U0001f600", '{"c0":"\U0001f600"}'),
-        ("csv", Type("DECIMAL", 20, 2), "1.50", "1.50"),
+        ("json", FlinkType("DECIMAL", 20, 2), "1.50", '{"c0":1.50}'),
+        ("json", FlinkType("DOUBLE"), 1e16, '{"c0":1E+16}'),
+        ("json", FlinkType("VARCHAR", 9), "\U0001f600", '{"c0":"\U0001f600"}'),
+        ("csv", FlinkType("DECIMAL", 20, 2), "1.50", "1.50"),
     ],
 )
 def test_keys_of_earlier_versions_are_still_written(
-    kind: str, of: Type, value: Any, text: str
+    kind: str, of: FlinkType, value: Any, text: str
 ) -> None:
     given = Decimal(value) if of.kind == "DECIMAL" else value
     assert written(kind, of, given, "before") == text
 
 
-def value_of(kind: str, of: Type, record: bytes, options: Any) -> object:
+def value_of(kind: str, of: FlinkType, record: bytes, options: Any) -> object:
     """The column of a record; `refused` where the record is rejected."""
     given = layout(kind, of, **options)
     found = SqlFormat(given).texts(pa.array([record], pa.binary()))
     try:
-        values = Reader(given)(parse(found.texts.to_pylist()[0]))
+        values = FlinkReader(given)(parse(found.texts.to_pylist()[0]))
     except ValueError:
         return REFUSED
     assert values is not None
@@ -96,13 +96,13 @@ def value_of(kind: str, of: Type, record: bytes, options: Any) -> object:
 
 
 @pytest.mark.parametrize(("kind", "text", "options", "answer"), READ)
-def test_a_value_of_json(kind: Type, text: str, options: Any, answer: object) -> None:
+def test_a_value_of_json(kind: FlinkType, text: str, options: Any, answer: object) -> None:
     found = value_of("json", kind, f'{{"c0":{text}}}'.encode(), options)
     assert repr(found) == repr(answer)  # which tells -0.0 from 0.0
 
 
 @pytest.mark.parametrize(("kind", "cell", "options", "answer"), CSV)
-def test_a_cell_of_csv(kind: Type, cell: str, options: Any, answer: object) -> None:
+def test_a_cell_of_csv(kind: FlinkType, cell: str, options: Any, answer: object) -> None:
     assert repr(value_of("csv", kind, cell.encode(), options)) == repr(answer)
 
 
@@ -120,12 +120,12 @@ def test_the_rows_of_a_record(
 @pytest.mark.parametrize("record", [b'{"a":4} x', b'{"a":1}{"a":2}', b'{"a":1}]'])
 def test_text_behind_a_record_is_refused_and_not_dropped(record: bytes) -> None:
     """Flink drops it in silence: here only where errors are ignored."""
-    form = SqlFormat(layout("json", Type("INT")))
+    form = SqlFormat(layout("json", FlinkType("INT")))
     assert "not JSON" in form.texts(pa.array([record], pa.binary())).refused[0]
 
 
 def test_a_csv_record_of_nothing_is_left_out_where_errors_are_ignored() -> None:
-    form = layout("csv", Type("VARCHAR", 9))
+    form = layout("csv", FlinkType("VARCHAR", 9))
     nothing = pa.array([b""], pa.binary())
     assert SqlFormat(form).texts(nothing).refused == {0: "not CSV: the record is empty"}
     ignoring = replace(form, ignore_errors=True)

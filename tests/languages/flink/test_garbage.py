@@ -18,7 +18,7 @@ from dataflow_assets.languages.sql.state.manifest import (
     VIEW,
     Manifest,
     Position,
-    Table,
+    StateTable,
     new_manifest,
     position_of,
 )
@@ -48,7 +48,7 @@ def _state(files: StateFiles, position: Position) -> dict[str, Manifest]:
         number=position.number,
         at=AT,
         offsets={},
-        tables={"groups-0": Table((kept,))},
+        tables={"groups-0": StateTable((kept,))},
     )
     files.write(f"{folder}/manifest.json", b"", 0)
     return {f"{folder}/manifest.json": found}

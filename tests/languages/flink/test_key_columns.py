@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from dataflow_assets.languages.sql.engine.types import BYTES, STRING, Type, keeps_apart
+from dataflow_assets.languages.sql.engine.types import BYTES, STRING, FlinkType, keeps_apart
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
@@ -23,8 +23,8 @@ FIRST = (
     "SELECT k, g FROM (SELECT g, ROW_NUMBER() OVER (PARTITION BY g ORDER BY s) AS n, k FROM s) "
     "WHERE n = 1"
 )
-ROW_OF_CHAR = Type("ROW", items=(Type("CHAR", 2), Type("INT")), names=("a", "b"))
-ARRAY_OF_BYTES = Type("ARRAY", items=(Type("VARBINARY", 2),))
+ROW_OF_CHAR = FlinkType("ROW", items=(FlinkType("CHAR", 2), FlinkType("INT")), names=("a", "b"))
+ARRAY_OF_BYTES = FlinkType("ARRAY", items=(FlinkType("VARBINARY", 2),))
 WINDOWS = "TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '1' MINUTE))"
 
 
@@ -119,42 +119,58 @@ def test_a_key_without_state_may_be_of_a_larger_type(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "wanted", "apart"),
     [
-        (Type("INT"), Type("BIGINT"), True),
-        (Type("BIGINT"), Type("INT"), False),
-        (Type("BIGINT"), Type("DOUBLE"), False),
-        (Type("INT"), Type("DOUBLE"), True),
-        (Type("INT"), Type("FLOAT"), False),
-        (Type("SMALLINT"), Type("FLOAT"), True),
-        (Type("FLOAT"), Type("DOUBLE"), True),
-        (Type("DOUBLE"), Type("FLOAT"), False),
-        (Type("DECIMAL", 9, 2), Type("DECIMAL", 12, 2), True),
-        (Type("DECIMAL", 9, 2), Type("DECIMAL", 9, 1), False),
-        (Type("DECIMAL", 9, 2), Type("DECIMAL", 9, 3), False),
-        (Type("DECIMAL", 10, 0), Type("DECIMAL", 5, 0), False),
-        (Type("BIGINT"), Type("DECIMAL", 19, 0), True),
-        (Type("BIGINT"), Type("DECIMAL", 18, 0), False),
-        (Type("DECIMAL", 9, 2), Type("DOUBLE"), False),
-        (Type("DECIMAL", 9, 0), Type("BIGINT"), False),
-        (Type("TIMESTAMP", 3), Type("TIMESTAMP", 6), True),
-        (Type("TIMESTAMP", 6), Type("TIMESTAMP", 3), False),
-        (Type("TIMESTAMP", 3), Type("TIMESTAMP_LTZ", 3), False),
-        (Type("CHAR", 2), Type("VARCHAR", 2), True),
-        (Type("VARCHAR", 2), Type("CHAR", 3), False),
-        (Type("CHAR", 2), Type("CHAR", 2), True),
-        (Type("CHAR", 2), Type("CHAR", 3), False),
-        (Type("VARBINARY", 2), Type("VARBINARY", 2), True),
-        (Type("VARBINARY", 2), Type("VARBINARY", 3), False),
-        (Type("VARBINARY", 2), BYTES, True),
+        (FlinkType("INT"), FlinkType("BIGINT"), True),
+        (FlinkType("BIGINT"), FlinkType("INT"), False),
+        (FlinkType("BIGINT"), FlinkType("DOUBLE"), False),
+        (FlinkType("INT"), FlinkType("DOUBLE"), True),
+        (FlinkType("INT"), FlinkType("FLOAT"), False),
+        (FlinkType("SMALLINT"), FlinkType("FLOAT"), True),
+        (FlinkType("FLOAT"), FlinkType("DOUBLE"), True),
+        (FlinkType("DOUBLE"), FlinkType("FLOAT"), False),
+        (FlinkType("DECIMAL", 9, 2), FlinkType("DECIMAL", 12, 2), True),
+        (FlinkType("DECIMAL", 9, 2), FlinkType("DECIMAL", 9, 1), False),
+        (FlinkType("DECIMAL", 9, 2), FlinkType("DECIMAL", 9, 3), False),
+        (FlinkType("DECIMAL", 10, 0), FlinkType("DECIMAL", 5, 0), False),
+        (FlinkType("BIGINT"), FlinkType("DECIMAL", 19, 0), True),
+        (FlinkType("BIGINT"), FlinkType("DECIMAL", 18, 0), False),
+        (FlinkType("DECIMAL", 9, 2), FlinkType("DOUBLE"), False),
+        (FlinkType("DECIMAL", 9, 0), FlinkType("BIGINT"), False),
+        (FlinkType("TIMESTAMP", 3), FlinkType("TIMESTAMP", 6), True),
+        (FlinkType("TIMESTAMP", 6), FlinkType("TIMESTAMP", 3), False),
+        (FlinkType("TIMESTAMP", 3), FlinkType("TIMESTAMP_LTZ", 3), False),
+        (FlinkType("CHAR", 2), FlinkType("VARCHAR", 2), True),
+        (FlinkType("VARCHAR", 2), FlinkType("CHAR", 3), False),
+        (FlinkType("CHAR", 2), FlinkType("CHAR", 2), True),
+        (FlinkType("CHAR", 2), FlinkType("CHAR", 3), False),
+        (FlinkType("VARBINARY", 2), FlinkType("VARBINARY", 2), True),
+        (FlinkType("VARBINARY", 2), FlinkType("VARBINARY", 3), False),
+        (FlinkType("VARBINARY", 2), BYTES, True),
         (ROW_OF_CHAR, ROW_OF_CHAR, True),
-        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(Type("CHAR", 2), Type("BIGINT"))), False),
-        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(STRING, Type("BIGINT"))), True),
-        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(Type("CHAR", 3), Type("INT"))), False),
-        (Type("ARRAY", items=(Type("VARBINARY", 2),)), Type("ARRAY", items=(BYTES,)), True),
-        (ARRAY_OF_BYTES, replace(ARRAY_OF_BYTES, items=(Type("VARBINARY", 3),)), False),
-        (Type("VARCHAR", 3), Type("VARCHAR", 2), False),
-        (Type("ARRAY", items=(Type("INT"),)), Type("ARRAY", items=(Type("BIGINT"),)), True),
-        (Type("ARRAY", items=(Type("BIGINT"),)), Type("ARRAY", items=(Type("INT"),)), False),
+        (
+            ROW_OF_CHAR,
+            replace(ROW_OF_CHAR, items=(FlinkType("CHAR", 2), FlinkType("BIGINT"))),
+            False,
+        ),
+        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(STRING, FlinkType("BIGINT"))), True),
+        (ROW_OF_CHAR, replace(ROW_OF_CHAR, items=(FlinkType("CHAR", 3), FlinkType("INT"))), False),
+        (
+            FlinkType("ARRAY", items=(FlinkType("VARBINARY", 2),)),
+            FlinkType("ARRAY", items=(BYTES,)),
+            True,
+        ),
+        (ARRAY_OF_BYTES, replace(ARRAY_OF_BYTES, items=(FlinkType("VARBINARY", 3),)), False),
+        (FlinkType("VARCHAR", 3), FlinkType("VARCHAR", 2), False),
+        (
+            FlinkType("ARRAY", items=(FlinkType("INT"),)),
+            FlinkType("ARRAY", items=(FlinkType("BIGINT"),)),
+            True,
+        ),
+        (
+            FlinkType("ARRAY", items=(FlinkType("BIGINT"),)),
+            FlinkType("ARRAY", items=(FlinkType("INT"),)),
+            False,
+        ),
     ],
 )
-def test_which_casts_keep_values_apart(given: Type, wanted: Type, *, apart: bool) -> None:
+def test_which_casts_keep_values_apart(given: FlinkType, wanted: FlinkType, *, apart: bool) -> None:
     assert keeps_apart(given, wanted) == apart

@@ -20,7 +20,7 @@ from dataflow_assets.languages.sql.engine.changes import (
 )
 from dataflow_assets.languages.sql.engine.merging import merge_rows
 from dataflow_assets.languages.sql.state import tables
-from dataflow_assets.languages.sql.state.manifest import File
+from dataflow_assets.languages.sql.state.manifest import StateFile
 from dataflow_assets.languages.sql.state.tasks import load
 
 FEW = changes([b"000001", b"001500"], [None, None], [1, 1])
@@ -39,7 +39,7 @@ class Stored:
 
 
 def read(content: bytes) -> pa.Table:
-    return load(cast("Any", Stored(content)), File("one", 1, 1, ""))
+    return load(cast("Any", Stored(content)), StateFile("one", 1, 1, ""))
 
 
 def test_no_table_in_memory_has_a_column_that_cannot_be_joined() -> None:

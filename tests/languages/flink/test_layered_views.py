@@ -10,7 +10,12 @@ import pytest
 
 from dataflow_assets.languages.sql.engine import expressions
 from dataflow_assets.languages.sql.engine.arrivals import Arrivals
-from dataflow_assets.languages.sql.engine.expressions import Call, Column, Expression, conjuncts
+from dataflow_assets.languages.sql.engine.expressions import (
+    Expression,
+    FlinkCall,
+    FlinkColumn,
+    conjuncts,
+)
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.types import BOOLEAN
@@ -107,14 +112,14 @@ def test_equal_columns_of_many_views_are_compared_in_few_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = [0]
-    equal = Call.__eq__
+    equal = FlinkCall.__eq__
 
-    def counted(one: Call, other: object) -> bool:
+    def counted(one: FlinkCall, other: object) -> bool:
         compared[0] += 1
         assert compared[0] < MOST, "work for each way through the views"
         return equal(one, other)
 
-    monkeypatch.setattr(Call, "__eq__", counted)
+    monkeypatch.setattr(FlinkCall, "__eq__", counted)
     layer = "SELECT k, a + a AS a, c + c AS c FROM v{below}"
     query = "SELECT DISTINCT k, IF(a = c, a, c) FROM (SELECT DISTINCT k, a, c FROM v{below})"
     file = layered(tmp_path, APPENDED, layer, query)
@@ -145,11 +150,11 @@ def test_a_condition_of_many_parts_is_read_in_one_go(
 
 def test_what_an_and_holds_is_there_as_often_as_views_use_it() -> None:
     """States of earlier versions are stored by it; of very many parts each is there once."""
-    a, b, c = (Column(BOOLEAN, at) for at in range(3))
-    active = Call(BOOLEAN, "AND", (a, b))
-    paying = Call(BOOLEAN, "AND", (active, c))
-    assert conjuncts(Call(BOOLEAN, "AND", (active, paying))) == (a, b, a, b, c)
+    a, b, c = (FlinkColumn(BOOLEAN, at) for at in range(3))
+    active = FlinkCall(BOOLEAN, "AND", (a, b))
+    paying = FlinkCall(BOOLEAN, "AND", (active, c))
+    assert conjuncts(FlinkCall(BOOLEAN, "AND", (active, paying))) == (a, b, a, b, c)
     condition: Expression = active
     for _ in range(60):
-        condition = Call(BOOLEAN, "AND", (condition, condition))
+        condition = FlinkCall(BOOLEAN, "AND", (condition, condition))
     assert conjuncts(condition) == (a, b)

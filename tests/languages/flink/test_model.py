@@ -26,12 +26,12 @@ from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state import reading
 from dataflow_assets.languages.sql.state.compute import Computation, folder_of
-from dataflow_assets.languages.sql.state.driver import Cache, Driver, Limits
+from dataflow_assets.languages.sql.state.driver import Cache, Limits, QueryDriver
 from dataflow_assets.languages.sql.state.manifest import Manifest
 from dataflow_assets.languages.sql.state.output import batches
-from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.reading import ViewReader
 from dataflow_assets.languages.sql.state.source import ViewSource
-from dataflow_assets.languages.sql.state.tasks import Place
+from dataflow_assets.languages.sql.state.tasks import StatePlace
 from dataflow_assets.languages.sql.state.united import name_partition, of_table
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
@@ -183,14 +183,14 @@ class Run:
         before = self.manifest.offsets if self.manifest else dict.fromkeys(upto, 0)
         pieces = tuple(OffsetSlice(p, before[p], at) for p, at in upto.items())
         number = self.manifest.number + 1 if self.manifest else 1
-        place = Place(
+        place = StatePlace(
             self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex())
         )
         environment = Environment("UTC", self.now)
         others = tuple(log_source(one) for one in self.source.others)
         identity = " ".join(["id"] * (1 + len(others)))
-        reader = Reader(self.messages, identity, self.source.view, environment, others=others)
-        driver = Driver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
+        reader = ViewReader(self.messages, identity, self.source.view, environment, others=others)
+        driver = QueryDriver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
         work = Computation(reader, place, self.manifest, driver)
         self.manifest = work.run(Span(pieces), small=small)
         files = place.files()

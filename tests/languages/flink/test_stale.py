@@ -16,8 +16,13 @@ from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state import tables
 from dataflow_assets.languages.sql.state.digests import digests
 from dataflow_assets.languages.sql.state.hops import hops
-from dataflow_assets.languages.sql.state.manifest import File, Manifest, Table, new_manifest
-from dataflow_assets.languages.sql.state.output import DELETED, Row
+from dataflow_assets.languages.sql.state.manifest import (
+    Manifest,
+    StateFile,
+    StateTable,
+    new_manifest,
+)
+from dataflow_assets.languages.sql.state.output import DELETED, OutputRow
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.languages.sql.state.stale import stale_rows
 from dataflow_assets.manifests.load import load
@@ -50,7 +55,9 @@ def view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ViewPlan:
 
 def _manifest(view: ViewPlan, name: str) -> Manifest:
     """A state with a file for each table."""
-    found = {hop.table: Table((File(f"{name}/{hop.table}", 1, 1, ""),)) for hop in hops(view)}
+    found = {
+        hop.table: StateTable((StateFile(f"{name}/{hop.table}", 1, 1, ""),)) for hop in hops(view)
+    }
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return new_manifest(**asdict(digests(view)), number=1, at=at, offsets={}, tables=found)
 
@@ -66,8 +73,8 @@ def test_the_last_of_many_stages_has_the_rows_of_the_target(view: ViewPlan) -> N
     last = f"groups-{LEVELS - 1}"
     kept: Mapping[str, pa.Table] = {f"old/{last}": _groups("x", "y"), f"new/{last}": _groups("y")}
 
-    def read(file: File) -> pa.Table:
+    def read(file: StateFile) -> pa.Table:
         return kept.get(file.name, _groups("of another stage", file.name))
 
     found = stale_rows(view, _manifest(view, "new"), [_manifest(view, "old")], read)
-    assert list(found) == [Row(b'{"g":"x"}', DELETED)]
+    assert list(found) == [OutputRow(b'{"g":"x"}', DELETED)]

@@ -16,8 +16,8 @@ from dataflow_assets.connectors.clickhouse.table import table as clickhouse
 from dataflow_assets.connectors.postgresql.table import column as postgresql
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.sql.engine.expressions import Column
-from dataflow_assets.languages.sql.engine.plan import Output
+from dataflow_assets.languages.sql.engine.expressions import FlinkColumn
+from dataflow_assets.languages.sql.engine.plan import FlinkOutput
 from dataflow_assets.languages.sql.engine.types import (
     BIGINT,
     BOOLEAN,
@@ -26,7 +26,7 @@ from dataflow_assets.languages.sql.engine.types import (
     DOUBLE,
     INT,
     STRING,
-    Type,
+    FlinkType,
 )
 from dataflow_assets.languages.sql.engine.values import Codec
 from dataflow_assets.languages.sql.state.source import ViewSource
@@ -36,9 +36,9 @@ from tests.languages.flink.files import Sql
 from tests.languages.flink.test_rows import flow, table
 
 Drain = Callable[[Flow], list[Report]]
-FLOAT, MILLIS = Type("FLOAT"), Type("TIMESTAMP", 3)
-CENTS = Type("DECIMAL", 10, 2)
-CHAR = Type("CHAR", 3)
+FLOAT, MILLIS = FlinkType("FLOAT"), FlinkType("TIMESTAMP", 3)
+CENTS = FlinkType("DECIMAL", 10, 2)
+CHAR = FlinkType("CHAR", 3)
 POSTGRESQL = {
     "text": ("text", "text"),
     "varchar(9)": ("varchar", "character varying(9)"),
@@ -80,8 +80,8 @@ CLICKHOUSE = [
 ]  # fmt: skip
 
 
-def tells_apart(kind: Type, field: pa.Field, *, key: bool = True) -> bool:
-    output = Output(field.name, Column(kind, 0), key=key)
+def tells_apart(kind: FlinkType, field: pa.Field, *, key: bool = True) -> bool:
+    output = FlinkOutput(field.name, FlinkColumn(kind, 0), key=key)
     try:
         check([output], pa.schema([field]), "t")
     except PermanentError:
@@ -91,12 +91,14 @@ def tells_apart(kind: Type, field: pa.Field, *, key: bool = True) -> bool:
 
 def of_postgresql(name: str, *, deterministic: bool = True) -> pa.Field:
     base, declared = POSTGRESQL[name]
-    found = postgresql.Column("k", base, False, declared, -1, True, False, False, deterministic)
+    found = postgresql.PostgresqlColumn(
+        "k", base, False, declared, -1, True, False, False, deterministic
+    )
     return found.field
 
 
 @pytest.mark.parametrize(("kind", "name"), [*SAME, *OTHER])
-def test_a_column_of_postgresql(kind: Type, name: str) -> None:
+def test_a_column_of_postgresql(kind: FlinkType, name: str) -> None:
     assert tells_apart(kind, of_postgresql(name)) == ((kind, name) in SAME)
     assert tells_apart(kind, of_postgresql(name), key=False)
 
@@ -106,13 +108,13 @@ def test_a_collation_that_ignores_case() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name", "same"), CLICKHOUSE)
-def test_a_column_of_clickhouse(kind: Type, name: str, *, same: bool) -> None:
+def test_a_column_of_clickhouse(kind: FlinkType, name: str, *, same: bool) -> None:
     assert tells_apart(kind, clickhouse.Column("k", name).field()) == same
 
 
 def test_a_negative_zero_is_the_key_that_zero_is() -> None:
     """Also inside of a row; other values stay as they are."""
-    row = Type("ROW", items=(DOUBLE, DOUBLE), names=("a", "b"))
+    row = FlinkType("ROW", items=(DOUBLE, DOUBLE), names=("a", "b"))
     for kind, zero, other in ((DOUBLE, 0.0, -0.0), (row, [0.0, 1.0], [-0.0, 1.0])):
         codec = Codec([kind], keys=True)
         assert codec.pack([zero]) == codec.pack([other])

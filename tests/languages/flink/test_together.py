@@ -16,7 +16,7 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state import reading
-from dataflow_assets.languages.sql.state.reading import Read, Reader, _Rows
+from dataflow_assets.languages.sql.state.reading import StateRead, ViewReader, _KeyedRows
 from dataflow_assets.languages.sql.state.source import ViewSource
 from tests.languages.flink.test_rows import flow, table
 
@@ -36,11 +36,11 @@ SENT: list[tuple[int, dict[str, Any] | None]] = [
 BAD = [b'{"a":', b'{"k":1,"k":2}', b"", b"[1]", b'{"k":1,"a":2147483648}', b'{"k":1,"g":"\\ud800"}']
 
 
-def _reader(tmp_path: Path, columns: str, query: str, **options: str) -> Reader:
+def _reader(tmp_path: Path, columns: str, query: str, **options: str) -> ViewReader:
     source = flow(tmp_path, table("s", columns, **options), table("o", INTO), query).source
     assert isinstance(source, ViewSource)
     assert isinstance(source.source, KafkaSource)
-    return Reader(source.source, "id", source.view, Environment("UTC", NOW))
+    return ViewReader(source.source, "id", source.view, Environment("UTC", NOW))
 
 
 def _batch(messages: Sequence[tuple[bytes | None, bytes | None]]) -> pa.RecordBatch:
@@ -52,17 +52,17 @@ def _batch(messages: Sequence[tuple[bytes | None, bytes | None]]) -> pa.RecordBa
     )
 
 
-def _read(reader: Reader, batch: pa.RecordBatch, together: int) -> Read:
+def _read(reader: ViewReader, batch: pa.RecordBatch, together: int) -> StateRead:
     with patch.object(reading, "TOGETHER", together):
         return reader.read(OffsetSlice("0", 0, batch.num_rows), [batch])
 
 
-def _one_by_one(reader: Reader, batch: pa.RecordBatch) -> Read:
-    with patch.object(_Rows, "take_all", lambda *_: False):
+def _one_by_one(reader: ViewReader, batch: pa.RecordBatch) -> StateRead:
+    with patch.object(_KeyedRows, "take_all", lambda *_: False):
         return _read(reader, batch, 4_096)
 
 
-def _sorted(read: Read) -> tuple[Any, ...]:
+def _sorted(read: StateRead) -> tuple[Any, ...]:
     rows = sorted(map(repr, read.changes.to_pylist()))
     return rows, read.refused, read.records
 

@@ -16,8 +16,8 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state import output
-from dataflow_assets.languages.sql.state.output import Row, batches
-from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.output import OutputRow, batches
+from dataflow_assets.languages.sql.state.reading import ViewReader
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.micro_batch.places import Places
@@ -217,14 +217,14 @@ def test_a_record_that_two_tables_read_is_rejected_for_each_of_them(
     source = choose(load(written(tmp_path, into, VIEW, query)), None).source
     assert isinstance(source, ViewSource)
     now = Environment("UTC", datetime(2026, 7, 20, tzinfo=UTC))
-    reader = Reader(source.source, f"s {topic_of_w}", source.view, now, others=source.others)
+    reader = ViewReader(source.source, f"s {topic_of_w}", source.view, now, others=source.others)
     sent = pa.RecordBatch.from_pydict({"_at": [7], "body": pa.array([b"{bad"])})
     places = [_place(reader.read(OffsetSlice(f"{n}/0", 7, 8), [sent]).refused) for n in (0, 1)]
     assert "table" not in places[0]
     assert ("table=2" in places[1]) == apart
 
 
-def _place(refused: Sequence[Row]) -> str:
+def _place(refused: Sequence[OutputRow]) -> str:
     (batch,) = batches(output.write_rows(refused))
     found = Places(PartSlice("view", "", "", "")).of(batch, 0, 0, None)
     assert found is not None

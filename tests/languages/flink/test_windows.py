@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.languages.sql.engine.expressions import Column
-from dataflow_assets.languages.sql.engine.types import TIMESTAMP, TIMESTAMP_LTZ, Type
+from dataflow_assets.languages.sql.engine.expressions import FlinkColumn
+from dataflow_assets.languages.sql.engine.types import TIMESTAMP, TIMESTAMP_LTZ, FlinkType
 from dataflow_assets.languages.sql.engine.windows import (
     Closing,
+    FlinkWindows,
     Kind,
-    Windows,
     at_front,
     bounds,
     clock,
@@ -28,8 +28,8 @@ from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.languages.sql.state.target_keys import narrow
 from dataflow_assets.languages.sql.state.watermarks import (
     LAST,
-    Mark,
     Watermarks,
+    WatermarkState,
     advance,
     due,
     reached,
@@ -37,12 +37,12 @@ from dataflow_assets.languages.sql.state.watermarks import (
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 
-TIME = Column(TIMESTAMP, 0)
+TIME = FlinkColumn(TIMESTAMP, 0)
 SECOND = 1000
 
 
-def _windows(kind: Kind, size: int, step: int, offset: int = 0) -> Windows:
-    return Windows(kind, TIME, size, step, TIME, offset)
+def _windows(kind: Kind, size: int, step: int, offset: int = 0) -> FlinkWindows:
+    return FlinkWindows(kind, TIME, size, step, TIME, offset)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def _windows(kind: Kind, size: int, step: int, offset: int = 0) -> Windows:
         (_windows("CUMULATE", 10, 5, 2), 1, [(-8, 2)]),
     ],
 )
-def test_the_windows_of_a_time(found: Windows, at: int, wanted: list[tuple[int, int]]) -> None:
+def test_the_windows_of_a_time(found: FlinkWindows, at: int, wanted: list[tuple[int, int]]) -> None:
     assert list(found.of(at)) == wanted
 
 
@@ -74,8 +74,8 @@ def test_the_bytes_in_front_of_keys_are_in_the_order_of_time() -> None:
 
 
 def test_a_day_in_berlin_has_23_hours_in_march() -> None:
-    zone, local = ZoneInfo("Europe/Berlin"), Column(TIMESTAMP_LTZ, 0)
-    days = Windows("TUMBLE", local, 86_400 * SECOND, 86_400 * SECOND, local)
+    zone, local = ZoneInfo("Europe/Berlin"), FlinkColumn(TIMESTAMP_LTZ, 0)
+    days = FlinkWindows("TUMBLE", local, 86_400 * SECOND, 86_400 * SECOND, local)
     noon = datetime(2026, 3, 29, 10, tzinfo=UTC)
     ((begin, end),) = days.of(clock(noon, zone, local=True))
     start, stop, last = bounds(begin, end, zone, local=True)
@@ -88,10 +88,10 @@ def test_a_day_in_berlin_has_23_hours_in_march() -> None:
 
 
 def test_the_time_of_a_window_says_which_one_it_is_unless_a_clock_goes_forward() -> None:
-    local, day = Column(TIMESTAMP_LTZ, 0), 86_400 * SECOND
-    bounds_at = [Column(TIMESTAMP, 0), Column(TIMESTAMP, 1), Column(TIMESTAMP, 2)]
+    local, day = FlinkColumn(TIMESTAMP_LTZ, 0), 86_400 * SECOND
+    bounds_at = [FlinkColumn(TIMESTAMP, 0), FlinkColumn(TIMESTAMP, 1), FlinkColumn(TIMESTAMP, 2)]
     plain, cumulated = _windows("HOP", day, SECOND), _windows("CUMULATE", day, SECOND)
-    zoned = Windows("HOP", local, day, SECOND, local)
+    zoned = FlinkWindows("HOP", local, day, SECOND, local)
     assert (
         implied_columns(plain, bounds_at, {2})
         == implied_columns(cumulated, bounds_at, {2})
@@ -135,21 +135,34 @@ def test_an_idle_partition_is_not_waited_for() -> None:
 
 def test_a_partition_at_its_end_ends_no_window_of_one_that_is_idle() -> None:
     """Idle ones do not move the watermark, and nothing of the other one can."""
-    marks = {"0": Mark(1_000, LAST), "1": Mark(500, 20)}
+    marks = {"0": WatermarkState(1_000, LAST), "1": WatermarkState(500, 20)}
     assert reached(Watermarks(marks), 1_100, 500) == 20
-    assert reached(Watermarks({"0": Mark(1_000, LAST)}), 9_999, 500) == LAST
+    assert reached(Watermarks({"0": WatermarkState(1_000, LAST)}), 9_999, 500) == LAST
 
 
 def test_once_all_are_idle_those_count_that_were_active_last() -> None:
-    marks = {"0": Mark(1_000, 100), "1": Mark(1_400, 50), "2": Mark(900)}
+    marks = {
+        "0": WatermarkState(1_000, 100),
+        "1": WatermarkState(1_400, 50),
+        "2": WatermarkState(900),
+    }
     assert reached(Watermarks(marks), 1_200, 500) is None
     assert reached(Watermarks(marks), 1_450, 500) == 50
     assert reached(Watermarks(marks), 9_999, 500) == 50
-    assert reached(Watermarks({"0": Mark(1_000, 100), "1": Mark(1_000)}), 9_999, 500) == 100
+    assert (
+        reached(
+            Watermarks({"0": WatermarkState(1_000, 100), "1": WatermarkState(1_000)}), 9_999, 500
+        )
+        == 100
+    )
 
 
 def test_when_a_window_ends_without_a_record() -> None:
-    marks = {"0": Mark(1_000, 100), "1": Mark(1_200, 60), "2": Mark(900)}
+    marks = {
+        "0": WatermarkState(1_000, 100),
+        "1": WatermarkState(1_200, 60),
+        "2": WatermarkState(900),
+    }
     found = Watermarks(marks, None)
     assert due(found, 61, 500) == 1_400
     assert due(found, 62, 500) is None  # those that were active last have not come so far
@@ -235,7 +248,7 @@ def test_a_bound_of_whole_seconds_has_no_digits_of_a_second(
     file.write_text(_text(query, "b"))
     view = choose(load(file), None).source
     assert isinstance(view, ViewSource)
-    assert next(narrow(view.view)).expression.type == Type("TIMESTAMP", digits)
+    assert next(narrow(view.view)).expression.type == FlinkType("TIMESTAMP", digits)
     seconds = pa.schema([pa.field("b", pa.timestamp("s"))])
     if digits:
         with pytest.raises(PermanentError, match="may store values as equal"):

@@ -21,9 +21,11 @@ from dataflow_assets.languages.pipelines.reader.bind import bound
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression
 from dataflow_assets.languages.pipelines.reader.read_tables import read_type
 from dataflow_assets.languages.pipelines.reader.tokens import read_tokens
-from dataflow_assets.languages.pipelines.rows.expressions import Column as Reference
+from dataflow_assets.languages.pipelines.rows.expressions import (
+    PipelineColumnReference as Reference,
+)
 from dataflow_assets.languages.pipelines.rows.expressions import convert
-from dataflow_assets.languages.pipelines.rows.table import Column, Table
+from dataflow_assets.languages.pipelines.rows.table import PipelineColumn, PipelineTable
 from dataflow_assets.languages.pipelines.rows.types import JSON, TEXT
 from dataflow_assets.records.record import parse
 
@@ -151,20 +153,20 @@ AS_JSON: Sequence[tuple[str, Any]] = (
     ("record::nul", None),
     ("record::absent", None),
 )
-GIVEN = (Column("record", JSON, nullable=False), Column("t", TEXT))
+GIVEN = (PipelineColumn("record", JSON, nullable=False), PipelineColumn("t", TEXT))
 SCOPE = {"record": Reference("record", is_json=True), "t": Reference("t", is_json=False)}
 ROW = {"record": RECORD, "t": '{"a": 1}'}
 EVERY = [*CASES, *((text, "JSON", wanted) for text, wanted in AS_JSON)]
 
 
-def computed() -> Table:
+def computed() -> PipelineTable:
     columns = []
     for at, (text, kind, _) in enumerate(EVERY):
         made = bound(read_expression(Cursor(read_tokens(text))), SCOPE)
         type_ = read_type(Cursor(read_tokens(kind)))
         type_ = TEXT if type_.kind == "text" else type_
-        columns.append(Column(f"c{at}", type_, computed=made))
-    return Table((*GIVEN, *columns))
+        columns.append(PipelineColumn(f"c{at}", type_, computed=made))
+    return PipelineTable((*GIVEN, *columns))
 
 
 def check(found: Sequence[Any], plain: Callable[[Any], Any] = lambda value: value) -> None:

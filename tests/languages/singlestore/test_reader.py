@@ -15,8 +15,8 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.languages.pipelines.reader.forms import FORMS
 from dataflow_assets.languages.pipelines.reader.read import read
 from dataflow_assets.languages.pipelines.reader.source import mask_secrets
-from dataflow_assets.languages.pipelines.rows.rows import Envelope, PipelineRows, Row
-from dataflow_assets.languages.pipelines.rows.table import Table
+from dataflow_assets.languages.pipelines.rows.rows import Envelope, PipelineRow, PipelineRows
+from dataflow_assets.languages.pipelines.rows.table import PipelineTable
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.redaction import mask
@@ -542,7 +542,7 @@ def test_the_manifest_changes_with_what_the_flow_does_and_not_with_its_spelling(
 
 def test_the_hash_of_a_flow_changes_with_no_name_in_the_code(tmp_path: Path) -> None:
     assert one(tmp_path, FIRST + COMPUTED).hash[:16] == "15de776b1b9296a7"
-    assert problems(FORMS, Envelope, Row, Table) == []
+    assert problems(FORMS, Envelope, PipelineRow, PipelineTable) == []
 
 
 def test_spoilt_texts_are_findings_and_never_errors() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import literal, quote
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Range
 
 MOMENTS = ("DateTime", "DateTime32", "DateTime64")
@@ -31,7 +31,7 @@ def condition(partitions: Partitions, table: object, kinds: Mapping[str, str]) -
 
 def ranges(dimension: Dimension, kind: str) -> list[Range] | None:
     """The windows in a column's terms; None where it holds the partitions' keys instead."""
-    name = Type.of(kind).bare.name
+    name = ClickhouseType.of(kind).bare.name
     if not dimension.windows or name not in (*MOMENTS, *types.DAYS):
         return None
     return dimension.days() if name in types.DAYS else dimension.instants()
@@ -50,7 +50,10 @@ def _dimension(kinds: Mapping[str, str], dimension: Dimension) -> str:
     found = ranges(dimension, kind)
     if found is None:
         # One cast of all keys: servers take 256 KiB of a query.
-        keys, spelled = ", ".join(map(literal, dimension.keys)), Type.of(kind).bare.spelling
+        keys, spelled = (
+            ", ".join(map(literal, dimension.keys)),
+            ClickhouseType.of(kind).bare.spelling,
+        )
         return f"{name} IN (accurateCast([{keys}], {literal(f'Array({spelled})')}))"
     bounds = [(moment(start), moment(end)) for start, end in found]
     return " OR ".join(f"{name} >= {start} AND {name} < {end}" for start, end in bounds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dataflow_assets.connectors.clickhouse.client import quote
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.errors import PermanentError
 
 APPLICATION = "dataflow-frames"
@@ -17,7 +17,7 @@ BYTES = "bytes"
 
 
 @dataclass(frozen=True)
-class FrameTable:
+class ClickhouseFrameTable:
     """One table of one server."""
 
     connection: str = field(repr=False)
@@ -31,7 +31,7 @@ class FrameTable:
     def name(self) -> str:
         return quote(self.database, self.table)
 
-    def beside(self, table: str) -> FrameTable:
+    def beside(self, table: str) -> ClickhouseFrameTable:
         return replace(self, table=table)
 
     def missing(self) -> PermanentError:
@@ -40,4 +40,4 @@ class FrameTable:
 
 def is_bytes(kind: str, comment: str) -> bool:
     """Returns whether a frame has the column's values as bytes, and not as text."""
-    return comment == BYTES and Type.of(kind).bare.name in ("String", "FixedString")
+    return comment == BYTES and ClickhouseType.of(kind).bare.name in ("String", "FixedString")

@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.frames.conditions import moment, ranges
-from dataflow_assets.connectors.clickhouse.type_names import Type, split_list, unquote
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType, split_list, unquote
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Range
 
@@ -73,7 +73,7 @@ class PartitionKey:
         )
 
     def _days(self, name: str) -> bool:
-        return Type.of(self.kinds[name]).bare.name in types.DAYS
+        return ClickhouseType.of(self.kinds[name]).bare.name in types.DAYS
 
     def _separates(self, part: str, name: str, dimensions: Sequence[Dimension]) -> bool:
         found = [window for each in dimensions for window in _windows(each, self.kinds[name])]
@@ -83,7 +83,7 @@ class PartitionKey:
         return all(self._apart(part, name, piece) for piece in pieces)
 
     def _apart(self, part: str, name: str, windows: Sequence[Range]) -> bool:
-        kind = Type.of(self.kinds[name]).bare.spelling
+        kind = ClickhouseType.of(self.kinds[name]).bare.spelling
         edges = [moment(edge) for window in windows for edge in _edges(window)]
         # S608: names and values are quoted
         query = (

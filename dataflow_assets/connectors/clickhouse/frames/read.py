@@ -19,7 +19,7 @@ from dataflow_assets.connectors.clickhouse.frames.conditions import condition
 from dataflow_assets.connectors.clickhouse.frames.frame_table import (
     APPLICATION,
     BYTES,
-    FrameTable,
+    ClickhouseFrameTable,
     is_bytes,
 )
 from dataflow_assets.errors import PermanentError
@@ -45,7 +45,7 @@ _FOLDED = ("Replacing", "Collapsing", "Summing", "Aggregating")
 
 
 @dataclass(frozen=True)
-class Found:
+class ClickhouseStatistics:
     """What the server knows of a table. `rows`: in all; None where they are not known exactly."""
 
     columns: tuple[tuple[str, str], ...]
@@ -59,7 +59,7 @@ class Found:
         return pa.schema([types.field(name, kind) for name, kind in self.columns])
 
 
-def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
+def describe(place: ClickhouseFrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; ClickHouse does not know how many of its rows were replaced."""
     with (
         translate_errors(f"looking at {place}"),
@@ -70,7 +70,7 @@ def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
 
 
 def read(
-    place: FrameTable,
+    place: ClickhouseFrameTable,
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
@@ -87,13 +87,13 @@ def read(
     known = dict(found.columns)
     columns = {name: known[name] for name in choose(place, names, known)}
     only = condition(partitions, place, known) if partitions else ""
-    reader = _Reader(place, columns, found.final, found.bytes, only)
+    reader = _ClickhouseReader(place, columns, found.final, found.bytes, only)
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 
 
 @dataclass(frozen=True)
-class _Reader:
-    place: FrameTable
+class _ClickhouseReader:
+    place: ClickhouseFrameTable
     columns: dict[str, str]
     final: bool
     bytes: frozenset[str]
@@ -151,7 +151,7 @@ class _Reader:
         )
 
 
-def _find(client: Client, place: FrameTable) -> Found:
+def _find(client: Client, place: ClickhouseFrameTable) -> ClickhouseStatistics:
     where = {"database": place.database, "table": place.table}
     known = query_rows(client, _TABLE, where)
     if not known:
@@ -161,4 +161,4 @@ def _find(client: Client, place: FrameTable) -> Found:
     rows = [tuple(map(str, row)) for row in query_rows(client, _COLUMNS, where)]
     marked = frozenset(name for name, kind, comment in rows if is_bytes(kind, comment))
     columns = tuple((name, kind) for name, kind, _ in rows)
-    return Found(columns, final, None if final else total, marked)
+    return ClickhouseStatistics(columns, final, None if final else total, marked)

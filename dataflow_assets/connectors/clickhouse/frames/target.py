@@ -10,26 +10,26 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, name_list, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
-from dataflow_assets.connectors.clickhouse.frames.frame_table import BYTES, FrameTable
+from dataflow_assets.connectors.clickhouse.frames.frame_table import BYTES, ClickhouseFrameTable
 from dataflow_assets.connectors.clickhouse.frames.partition_key import PartitionKey
-from dataflow_assets.connectors.clickhouse.table.table import Table, find
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import Mode, refuse_unknown_columns
 from dataflow_assets.sdk.table_partitions import Partitions
 
 
 @dataclass(frozen=True)
-class Target:
+class ClickhouseTarget:
     """What is written, and how. Methods raise Failure or PermanentError."""
 
     client: Client
-    place: FrameTable
+    place: ClickhouseFrameTable
     columns: pa.Schema
     mode: Mode
     key: tuple[str, ...]
     partitions: Partitions | None = None
 
-    def table(self) -> Table:
+    def table(self) -> ClickhouseTable:
         """The table, made where it is missing."""
         table = self._find()
         if table is None:
@@ -44,7 +44,7 @@ class Target:
             self._check_partitions(table, self.partitions)
         return table
 
-    def _find(self) -> Table | None:
+    def _find(self) -> ClickhouseTable | None:
         return find(self.client, self.place.database, self.place.table)
 
     def _make(self) -> None:
@@ -59,7 +59,7 @@ class Target:
             )
         create(self.client, self.place, columns, engine, self.key)
 
-    def _check_partitions(self, table: Table, partitions: Partitions) -> None:
+    def _check_partitions(self, table: ClickhouseTable, partitions: Partitions) -> None:
         if not table.engine.endswith("MergeTree"):
             raise PermanentError(
                 f"{self.place} is of the engine {table.engine}, whose partitions cannot be "
@@ -70,7 +70,7 @@ class Target:
         key = PartitionKey(self.client, kinds)
         key.check(self.place, partitions, table.partition_key)
 
-    def _check_upsert(self, table: Table) -> None:
+    def _check_upsert(self, table: ClickhouseTable) -> None:
         if not table.replaces or set(table.sorting_key) != set(self.key):
             raise PermanentError(
                 f"{self.place}: mode upsert needs a ReplacingMergeTree ORDER BY "
@@ -85,7 +85,11 @@ class Target:
 
 
 def create(
-    client: Client, place: FrameTable, columns: Iterable[pa.Field], engine: str, key: Sequence[str]
+    client: Client,
+    place: ClickhouseFrameTable,
+    columns: Iterable[pa.Field],
+    engine: str,
+    key: Sequence[str],
 ) -> None:
     """Makes a table, unless another run has made it. Raises Failure."""
     given = ", ".join(_declaration(each) for each in columns)

@@ -23,13 +23,16 @@ from dataflow_assets.connectors.clickhouse.client import (
     query_rows,
     quote,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, failing
 from dataflow_assets.connectors.clickhouse.frames.conditions import condition
-from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
-from dataflow_assets.connectors.clickhouse.frames.target import Target
-from dataflow_assets.connectors.clickhouse.table.table import Column, Table
+from dataflow_assets.connectors.clickhouse.frames.frame_table import (
+    APPLICATION,
+    ClickhouseFrameTable,
+)
+from dataflow_assets.connectors.clickhouse.frames.target import ClickhouseTarget
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, Column
 from dataflow_assets.connectors.clickhouse.table.unfit_values import EXACT, unfit
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.formats.columns import fit, refused
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import (
@@ -53,7 +56,7 @@ WHERE database = {database:String} AND name = {table:String}
 
 
 def write(
-    place: FrameTable,
+    place: ClickhouseFrameTable,
     frame: DataFrame,
     mode: Mode,
     key: Sequence[str],
@@ -72,12 +75,12 @@ def write(
         translate_errors(f"writing {place}"),
         closing(connect(place.connection, APPLICATION)) as client,
     ):
-        table = Target(client, place, columns, mode, tuple(key), partitions).table()
+        table = ClickhouseTarget(client, place, columns, mode, tuple(key), partitions).table()
         work = _Write(client, place, table, columns, mode, tuple(key), partitions)
         try:
             work.create_stage()
             attempts, count = stage(
-                frame, _Stager(place, work.stage, work.schema(), work.match_key)
+                frame, _ClickhouseStager(place, work.stage, work.schema(), work.match_key)
             )
             work.build(attempts)
             work.publish()
@@ -87,11 +90,11 @@ def write(
 
 
 @dataclass(frozen=True)
-class _Stager:
+class _ClickhouseStager:
     """Inserts the rows of one Spark partition into the stage."""
 
-    place: FrameTable
-    stage: FrameTable
+    place: ClickhouseFrameTable
+    stage: ClickhouseFrameTable
     schema: pa.Schema
     key: tuple[str, ...]
 
@@ -129,8 +132,8 @@ class _Write:
     """One write: the driver's statements. Methods raise Failure or PermanentError."""
 
     client: Client
-    place: FrameTable
-    table: Table
+    place: ClickhouseFrameTable
+    table: ClickhouseTable
     columns: pa.Schema
     mode: Mode
     key: tuple[str, ...]
@@ -138,12 +141,12 @@ class _Write:
     name: str = field(default_factory=lambda: f"_dataflow_{uuid.uuid4().hex[:12]}")
 
     @property
-    def stage(self) -> FrameTable:
+    def stage(self) -> ClickhouseFrameTable:
         """Returns where tasks put the rows of all attempts."""
         return self.place.beside(f"{self.name}_rows")
 
     @property
-    def new_table(self) -> FrameTable:
+    def new_table(self) -> ClickhouseFrameTable:
         """A table like the target, of the rows that count."""
         return self.place.beside(self.name)
 
@@ -254,7 +257,7 @@ class _Write:
             drop = f"DROP PARTITION ID {literal(each)}"
             self._command(f"ALTER TABLE {self.place.name} {change if each in new else drop}")
 
-    def _partition_ids(self, place: FrameTable, condition: str) -> set[str]:
+    def _partition_ids(self, place: ClickhouseFrameTable, condition: str) -> set[str]:
         # S608: names and values are quoted
         query = f"SELECT DISTINCT _partition_id FROM {place.name} WHERE {condition}"  # noqa: S608
         return {str(found) for (found,) in query_rows(self.client, query)}
@@ -262,7 +265,7 @@ class _Write:
     def clear(self) -> None:
         """Drops what stands beside the target; after an exchange that is the old one."""
         for leftover in (self.stage, self.new_table):
-            with suppress(Failure):
+            with suppress(ClickhouseFailure):
                 self._command(f"DROP TABLE IF EXISTS {leftover.name} SYNC")
 
     def _feeds_views(self) -> bool:
@@ -277,7 +280,7 @@ class _Write:
 
 def _field(column: Column, given: pa.Field) -> pa.Field:
     """Bytes go into text as they are."""
-    is_text = Type.of(column.type).bare.name in {"String", "FixedString"}
+    is_text = ClickhouseType.of(column.type).bare.name in {"String", "FixedString"}
     if is_text and pa.types.is_binary(given.type):
-        return pa.field(column.name, pa.binary(), nullable=Type.of(column.type).nullable)
+        return pa.field(column.name, pa.binary(), nullable=ClickhouseType.of(column.type).nullable)
     return column.field()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
+from dataflow_assets.connectors.clickhouse.sink.chunks import ClickhousePiece
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.connectors.clickhouse.table.unfit_values import unfit
@@ -30,7 +30,7 @@ _GAPS = ((ABSENT, pa.binary()), (UNKNOWN, pa.string()))
 
 
 @dataclass(frozen=True)
-class Cut:
+class ClickhouseCut:
     """What goes into one chunk: rows in the sink's schema with OFFSET, N and OP."""
 
     rows: pa.Table
@@ -39,7 +39,7 @@ class Cut:
 
 
 @dataclass
-class Buffer:
+class ClickhouseBuffer:
     """Takes a slice's chunks as they come; nothing is stored yet."""
 
     schema: pa.Schema
@@ -58,18 +58,18 @@ class Buffer:
         self._sizes.append((chunk.seen, chunk.size))
         self._batches.append(self._fitting(rows))
 
-    def cut(self, piece: Piece) -> Cut:
+    def cut(self, piece: ClickhousePiece) -> ClickhouseCut:
         """Returns what lies between the borders of a piece."""
         rows = pa.Table.from_batches(self._batches, self._full)
         after, upto = piece.after, piece.upto
         if not isinstance(after, int) or not isinstance(upto, int):
-            return Cut(rows, tuple(self.rejected), sum(size for _, size in self._sizes))
+            return ClickhouseCut(rows, tuple(self.rejected), sum(size for _, size in self._sizes))
         low, high = np.searchsorted(rows.column(OFFSET).to_numpy(), [after, upto])
         rejected = tuple(one for one in self.rejected if after <= one.offset < upto)
         size = sum(size for seen, size in self._sizes if after < seen <= upto)
-        return Cut(rows.slice(int(low), int(high - low)), rejected, size)
+        return ClickhouseCut(rows.slice(int(low), int(high - low)), rejected, size)
 
-    def digest(self, piece: Piece) -> str:
+    def digest(self, piece: ClickhousePiece) -> str:
         """Tells the rows of a piece from any others."""
         rows = self.cut(piece).rows
         if rows.column(UNKNOWN).null_count == rows.num_rows:

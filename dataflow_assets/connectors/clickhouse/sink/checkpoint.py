@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dataflow_assets.connectors.clickhouse.client import Client, connect
-from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     CHUNK,
@@ -18,10 +18,10 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     HEAD,
     WHOLE,
     Border,
-    Done,
-    Entry,
-    Head,
-    State,
+    ClickhouseDone,
+    ClickhouseEntry,
+    ClickhouseHead,
+    ClickhouseState,
     dump,
     fold,
 )
@@ -39,10 +39,10 @@ class CheckpointLog(Protocol):
     blocks: int
     """Blocks that the target had been given when the log was last read."""
 
-    def read(self, partition: str | None = None) -> Sequence[Entry]:
+    def read(self, partition: str | None = None) -> Sequence[ClickhouseEntry]:
         """All rows, the oldest first; with a partition: all heads, and its own rows."""
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: ClickhouseEntry) -> None:
         """Adds the row unless there is one of its key; durable when it returns."""
 
 
@@ -55,7 +55,7 @@ class BranchCheckpoint:
         self._target = target
         self._n = 0
 
-    def take(self, run: Run) -> State:
+    def take(self, run: Run) -> ClickhouseState:
         """Takes a new epoch: the number of the first who has recorded it."""
         state = fold(self._log.read())
         for _ in range(_TRIES):
@@ -76,14 +76,14 @@ class BranchCheckpoint:
     def flow(self) -> str:
         return self._target.flow
 
-    def read(self, partition: str | None = None) -> State:
+    def read(self, partition: str | None = None) -> ClickhouseState:
         """The state, of one partition or of all. Raises TakenOver where our epoch is over."""
         state = fold(self._log.read(partition))
         if state.head.epoch != self.epoch:
             raise self._over(state.head)
         return state
 
-    def head(self, head: Head) -> State:
+    def head(self, head: ClickhouseHead) -> ClickhouseState:
         """Records what the driver has decided; nobody else has its epoch."""
         self._n += 1
         self._record_head(head)
@@ -93,31 +93,31 @@ class BranchCheckpoint:
         """The name of the generation that begins with the next head."""
         return f"{self.epoch}.{self._n + 1}"
 
-    def propose(self, state: State, partition: str, border: Border) -> State:
+    def propose(self, state: ClickhouseState, partition: str, border: Border) -> ClickhouseState:
         """Records where the next chunk ends; what stands then is in the state."""
         self._record(CHUNK, state, partition, border)
         return self.read(partition)
 
-    def whole(self, state: State, partition: str, seen: int) -> None:
+    def whole(self, state: ClickhouseState, partition: str, seen: int) -> None:
         """Records that a pending chunk ends at `seen`: all there is was read."""
         self._record(WHOLE, state, partition, seen)
 
-    def record_done(self, state: State, partition: str, done: Done) -> None:
+    def record_done(self, state: ClickhouseState, partition: str, done: ClickhouseDone) -> None:
         """Records that the rows of the pending chunk are in."""
         self._record(DONE, state, partition, done)
 
-    def _record_head(self, head: Head) -> str:
+    def _record_head(self, head: ClickhouseHead) -> str:
         head = replace(head, epoch=self.epoch, n=self._n)
-        entry = Entry(HEAD, dump(head), uuid.uuid4().hex, head.epoch, head.n)
+        entry = ClickhouseEntry(HEAD, dump(head), uuid.uuid4().hex, head.epoch, head.n)
         self._log.record(entry)
         return entry.writer
 
-    def _record(self, kind: str, state: State, partition: str, value: Any) -> None:
+    def _record(self, kind: str, state: ClickhouseState, partition: str, value: Any) -> None:
         where = (state.head.generation, partition, state.after(partition))
         writer = uuid.uuid4().hex
-        self._log.record(Entry(kind, dump(value), writer, self.epoch, 0, *where))
+        self._log.record(ClickhouseEntry(kind, dump(value), writer, self.epoch, 0, *where))
 
-    def _over(self, head: Head) -> PermanentError:
+    def _over(self, head: ClickhouseHead) -> PermanentError:
         if head.epoch < self.epoch:
             return checkpoint_removed(self._target.flow, "table dataflow_ledger")
         return taken_over_by(self._target.flow, head.run, head.host)
@@ -136,24 +136,26 @@ def peek_together(
     try:
         with closing(connect(asked[0][0].dsn(), f"dataflow {asked[0][1].flow}")) as client:
             found = {name: _read_stored(client, name, each) for name, each in databases.items()}
-    except Failure as failure:
+    except ClickhouseFailure as failure:
         found = dict.fromkeys(databases, failure)
     return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
 
 
 def _read_stored(
     client: Client, database: str, targets: Sequence[Target]
-) -> Mapping[str, Sequence[Entry]] | Failure:
+) -> Mapping[str, Sequence[ClickhouseEntry]] | ClickhouseFailure:
     try:
         return read_together(client, database, targets)
-    except Failure as failure:
+    except ClickhouseFailure as failure:
         return failure
 
 
 def _answer(
-    sink: ClickhouseSinkOptions, target: Target, found: Mapping[str, Sequence[Entry]] | Failure
+    sink: ClickhouseSinkOptions,
+    target: Target,
+    found: Mapping[str, Sequence[ClickhouseEntry]] | ClickhouseFailure,
 ) -> Checkpoint | DataflowError | None:
-    if isinstance(found, Failure):
+    if isinstance(found, ClickhouseFailure):
         return found.error(f"reading the checkpoint of {sink.address()}")
     state = fold(found[target.id])
     return state.branch.for_readers if state.branch.is_known else None

@@ -10,9 +10,9 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint, CheckpointLog
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
-    Done,
-    Partition,
-    State,
+    ClickhouseDone,
+    ClickhousePartition,
+    ClickhouseState,
 )
 from dataflow_assets.contracts import OffsetSlice, PartSlice, Position, Slice, Totals, utc_now
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
@@ -20,7 +20,7 @@ from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 
 
 @dataclass(frozen=True)
-class Piece:
+class ClickhousePiece:
     """The rows of one slice between two positions, as they go into one chunk."""
 
     after: Position | None
@@ -29,16 +29,16 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ClickhouseRows:
     """What the writer of a slice can do with its rows."""
 
-    digest: Callable[[Piece], str]
+    digest: Callable[[ClickhousePiece], str]
     """Tells different rows from the same ones; empty where that does not matter."""
-    insert: Callable[[Piece, Border], Totals]
+    insert: Callable[[ClickhousePiece, Border], Totals]
     """One INSERT under the piece's token; what was counted."""
 
 
-class Chunks:
+class ClickhouseChunks:
     """Commits what was seen of one slice."""
 
     def __init__(
@@ -48,13 +48,13 @@ class Chunks:
         self._log = log
         self._piece = piece
         self._name = name
-        self._state: State | None = None
+        self._state: ClickhouseState | None = None
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> ClickhousePartition:
         """Returns what is committed of the slice's partition."""
         known = self._load_state().partitions
-        return known.get(self._piece.partition, Partition(self._piece.after))
+        return known.get(self._piece.partition, ClickhousePartition(self._piece.after))
 
     def first(self) -> int | None:
         """The first offset or ordinal still wanted; None when the slice is done."""
@@ -63,7 +63,7 @@ class Chunks:
             return position if isinstance(position, int) else self._piece.after
         return None if position == self._piece.upto else 0
 
-    def commit(self, seen: Position, rows: Rows, at: datetime) -> None:
+    def commit(self, seen: Position, rows: ClickhouseRows, at: datetime) -> None:
         """Everything before `seen`. Raises TransientError where others have recorded more."""
         while not self._has_reached(seen):
             state = self._load_state()
@@ -82,23 +82,25 @@ class Chunks:
             return False
         return seen < self._load_state().whole.get(self._piece.partition, border.upto)
 
-    def _load_state(self) -> State:
+    def _load_state(self) -> ClickhouseState:
         if self._state is None:
             # Whatever the clock of this task says, a part is newer than the parts before it.
             name = None if isinstance(self._piece, PartSlice) else self._piece.partition
             self._state = self._check(self._branch.read(name))
         return self._state
 
-    def _check(self, state: State) -> State:
+    def _check(self, state: ClickhouseState) -> ClickhouseState:
         """A state in which the slice is still to be committed from where it was planned."""
         piece, flow = self._piece, self._branch.flow
         if isinstance(piece, PartSlice):
             check_recorded(flow, piece, state.branch.intent)
-        known = state.partitions.get(piece.partition, Partition(piece.after))
+        known = state.partitions.get(piece.partition, ClickhousePartition(piece.after))
         check_planned(flow, piece, known.position)
         return state
 
-    def _propose(self, state: State, seen: Position, rows: Rows, at: datetime) -> State:
+    def _propose(
+        self, state: ClickhouseState, seen: Position, rows: ClickhouseRows, at: datetime
+    ) -> ClickhouseState:
         version = max(int(utc_now().timestamp() * 1_000_000), state.version + 1)
         digest = rows.digest(self._cut(state, seen))
         border = Border(seen, at, self._log.blocks, version, digest)
@@ -106,7 +108,9 @@ class Chunks:
         failpoints.reach("clickhouse.recorded")
         return state
 
-    def _insert(self, state: State, border: Border, seen: Position, rows: Rows) -> None:
+    def _insert(
+        self, state: ClickhouseState, border: Border, seen: Position, rows: ClickhouseRows
+    ) -> None:
         piece = self._cut(state, state.whole.get(self._piece.partition, border.upto))
         if isinstance(seen, int) and self.short(seen):
             raise TransientError(
@@ -124,17 +128,17 @@ class Chunks:
             raise
         failpoints.reach("clickhouse.inserted")
         at = utc_now()
-        self._branch.record_done(state, self._piece.partition, Done(totals, at))
+        self._branch.record_done(state, self._piece.partition, ClickhouseDone(totals, at))
         failpoints.reach("clickhouse.done")
-        moved = Partition(piece.upto, self.partition.totals + totals, at, border.version)
+        moved = ClickhousePartition(piece.upto, self.partition.totals + totals, at, border.version)
         partitions = {**state.partitions, self._piece.partition: moved}
         self._state = replace(state, partitions=partitions, pending={}, whole={})
 
-    def _cut(self, state: State, upto: Position) -> Piece:
+    def _cut(self, state: ClickhouseState, upto: Position) -> ClickhousePiece:
         name, generation = self._piece.partition, state.head.generation
         position = state.partitions[name].position
         token = f"{self._name}:{generation}:{name}:{state.after(name)}-{upto}"
-        return Piece(position, upto, token)
+        return ClickhousePiece(position, upto, token)
 
     def _has_reached(self, seen: Position) -> bool:
         position = self.partition.position
@@ -142,7 +146,7 @@ class Chunks:
             return isinstance(position, int) and position >= seen
         return position == seen
 
-    def _differs(self, piece: Piece) -> PermanentError:
+    def _differs(self, piece: ClickhousePiece) -> PermanentError:
         return PermanentError(
             f"{self._name}: partition {self._piece.partition} from {piece.after} to {piece.upto} "
             "was not finished by an earlier run, and its records give other rows now: in a table "

@@ -24,9 +24,9 @@ from dataflow_assets.connectors.clickhouse.client import (
     quote,
     stream,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, failing
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, SINK_TEXT
 from dataflow_assets.contracts import ABSENT, UNKNOWN, Note, kind_of
 from dataflow_assets.sdk.key_folding import Bools, Ints, matrix
@@ -88,7 +88,9 @@ class Defaults:
                     pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in batches
                 ]
         if sum(each.num_rows for each in found) != rows.num_rows:
-            raise Failure(f"{place} has not the rows that were inserted; is it another server's?")
+            raise ClickhouseFailure(
+                f"{place} has not the rows that were inserted; is it another server's?"
+            )
         return pa.Table.from_batches(found, schema)
 
     def _insert(self, place: str, rows: pa.Table, lacking: list[str]) -> None:
@@ -132,7 +134,7 @@ def absent(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _is_beside_nullable(field: pa.Field) -> bool:
-    return any(each.name in _BESIDE_NULLABLE for each in Type.of(_type(field)).inside())
+    return any(each.name in _BESIDE_NULLABLE for each in ClickhouseType.of(_type(field)).inside())
 
 
 def _select(field: pa.Field) -> str:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, failing
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
-from dataflow_assets.connectors.clickhouse.table.checkpoint_log import State
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import ClickhouseState
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import PermanentError
 
@@ -39,14 +39,16 @@ WHERE database = {d:String} AND table = {t:String} AND active AND rows > 0 ORDER
 
 
 @dataclass(frozen=True)
-class Emptying:
+class ClickhouseEmptying:
     """What a restart with `table: truncate` does to the table of one branch, on the driver."""
 
     client: Client
     branch: BranchCheckpoint
     target: Target
 
-    def finish(self, state: State, table: Table | None, database: str) -> State:
+    def finish(
+        self, state: ClickhouseState, table: ClickhouseTable | None, database: str
+    ) -> ClickhouseState:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it.
 
         What an older driver still sends fails from the moment at which its exit is dropped.
@@ -60,7 +62,7 @@ class Emptying:
             state = self._moved_out(state, table)
         return self.branch.head(replace(state.snapshot(), emptying=False, exit=""))
 
-    def _moved_out(self, state: State, table: Table) -> State:
+    def _moved_out(self, state: ClickhouseState, table: ClickhouseTable) -> ClickhouseState:
         if not holds_rows(self.client, table):
             return state
         check(table, self.target)
@@ -72,7 +74,7 @@ class Emptying:
             state = self.branch.head(state.snapshot())
             failpoints.reach("clickhouse.emptying")
             move(self.client, table, exit_)
-        except Failure:
+        except ClickhouseFailure:
             self.branch.read()  # raises where another driver has dropped the exit
             raise
         finally:
@@ -80,13 +82,13 @@ class Emptying:
         return state
 
 
-def holds_rows(client: Client, table: Table) -> bool:
+def holds_rows(client: Client, table: ClickhouseTable) -> bool:
     """Returns whether the table has a row, be it one that a mutation hides. Raises Failure."""
     found = query_rows(client, _TOTAL, {"u": table.uuid})
     return not found or found[0][0] != 0
 
 
-def check(table: Table, target: Target) -> None:
+def check(table: ClickhouseTable, target: Target) -> None:
     """Raises PermanentError where an exit on this server is not seen by a driver on another."""
     if table.is_replicated:
         place = quote(table.database, table.name)
@@ -98,7 +100,7 @@ def check(table: Table, target: Target) -> None:
         )
 
 
-def check_size(client: Client, table: Table, target: Target) -> None:
+def check_size(client: Client, table: ClickhouseTable, target: Target) -> None:
     """Raises PermanentError where the server would not drop an exit that holds these rows.
 
     They would be out of the table by then, and the flow could not be opened any more.
@@ -117,7 +119,7 @@ def check_size(client: Client, table: Table, target: Target) -> None:
 def _most(client: Client) -> int:
     try:
         found = query_rows(client, _MOST, {})
-    except Failure:
+    except ClickhouseFailure:
         return 0
     return int(found[0][0]) if found else 0
 
@@ -126,14 +128,14 @@ def new_name() -> str:
     return f"dataflow_exit_{uuid.uuid4().hex}"
 
 
-def make(client: Client, table: Table, name: str) -> None:
+def make(client: Client, table: ClickhouseTable, name: str) -> None:
     """Makes an exit for this table. Raises Failure."""
     here, target = quote(table.database, name), quote(table.database, table.name)
     with failing():
         client.command(f"CREATE TABLE {here} AS {target}")
 
 
-def move(client: Client, table: Table, name: str) -> None:
+def move(client: Client, table: ClickhouseTable, name: str) -> None:
     """Moves all rows of the table into its exit. Raises Failure, also where that was dropped."""
     here, target = quote(table.database, name), quote(table.database, table.name)
     found = query_rows(client, _PARTITIONS, {"d": table.database, "t": table.name})

@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
-from dataflow_assets.connectors.clickhouse.sink.writer import Committed
+from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseCommitted
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
-    Done,
-    Partition,
-    State,
+    ClickhouseDone,
+    ClickhousePartition,
+    ClickhouseState,
 )
 from dataflow_assets.contracts import OffsetSlice, Position, Receipt, Span, Totals, utc_now
 from dataflow_assets.errors import TransientError
@@ -20,8 +20,12 @@ from dataflow_assets.sdk.checkpoint import check_planned, gaps, is_covered
 
 
 def state_after(
-    branch: BranchCheckpoint, state: State, span: Span, receipts: Sequence[Receipt], at: datetime
-) -> State:
+    branch: BranchCheckpoint,
+    state: ClickhouseState,
+    span: Span,
+    receipts: Sequence[Receipt],
+    at: datetime,
+) -> ClickhouseState:
     """The state after these receipts; they carry what the tasks committed.
 
     Called by the session on the driver, once for each micro-batch. Nothing is asked of the server
@@ -37,7 +41,7 @@ def state_after(
     Raises:
         TransientError: another run writes to the branch, or records are gone that were recorded.
     """
-    found = {r.partition: Committed.parse(r.staged[0]) for r in receipts if r.staged}
+    found = {r.partition: ClickhouseCommitted.parse(r.staged[0]) for r in receipts if r.staged}
     ends = span.upto
     for name, committed in found.items():
         if committed.seen is not None:
@@ -63,13 +67,13 @@ def _shorten(branch: BranchCheckpoint, partition: str, seen: int, end: Position)
     )
 
 
-def _step_over(branch: BranchCheckpoint, piece: OffsetSlice, at: datetime) -> Partition:
+def _step_over(branch: BranchCheckpoint, piece: OffsetSlice, at: datetime) -> ClickhousePartition:
     """Nothing stands between the checkpoint and the end of the slice: the whole job says so."""
     name = piece.partition
     state = branch.read(name)
     check_planned(branch.flow, piece, state.partitions[name].position)
     if name in state.pending:
-        branch.record_done(state, name, Done(Totals(), utc_now()))
+        branch.record_done(state, name, ClickhouseDone(Totals(), utc_now()))
         state = branch.read(name)
     while not is_covered(piece, state.partitions[name].position):
         border = Border(piece.upto, at, 0, state.version, empty=True)

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse.client import (
     known_settings,
     quote,
 )
-from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, ClickhouseFailure, failing
 from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
 from dataflow_assets.connectors.clickhouse.sink.trial_table import trial_table
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
@@ -56,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True):
         return decode_json(schema.metadata[_METADATA], cls)
 
 
-class Insert:
+class ClickhouseInsert:
     """INSERTs into one table."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Insert:
     def _try(self, trial: str, rows: pa.Table) -> ServerFailure | None:
         """A right that this user lacks in the trial says nothing about rows."""
         failure = self._attempt(trial, rows, _TRIED)
-        if isinstance(failure, Failure) and failure.code == ACCESS_DENIED:
+        if isinstance(failure, ClickhouseFailure) and failure.code == ACCESS_DENIED:
             raise failure
         return failure
 
@@ -92,7 +92,7 @@ class Insert:
     ) -> ServerFailure | None:
         try:
             return attempt_rows(lambda: self._insert(table, rows, settings))
-        except Failure as failure:
+        except ClickhouseFailure as failure:
             if failure.fault is Fault.OUTSIDE:
                 raise
             return failure

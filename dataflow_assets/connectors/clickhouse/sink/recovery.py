@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
-    Head,
-    Intent,
-    Partition,
-    State,
+    ClickhouseHead,
+    ClickhouseIntent,
+    ClickhousePartition,
+    ClickhouseState,
 )
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable
 from dataflow_assets.contracts import (
     Cut,
     OffsetSlice,
@@ -33,18 +33,18 @@ from dataflow_assets.sdk.checkpoint import intent_of, unknown_starts
 _SHARE = 0.9  # of the window: other INSERTs go on while a chunk is read again
 
 
-def head_at_begin(head: Head, span: Span, at: datetime, blocks: int) -> Head:
+def head_at_begin(head: ClickhouseHead, span: Span, at: datetime, blocks: int) -> ClickhouseHead:
     """The head with the start of each new partition and, for a span of parts, their intent."""
     parts, intent = intent_of(span), None
     if parts:
         # The rows of a part that was read before are not known by their number of blocks.
-        intent = Intent(uuid.uuid4().hex, at, blocks, parts)
+        intent = ClickhouseIntent(uuid.uuid4().hex, at, blocks, parts)
     starts = unknown_starts(span, head.partitions).items()
-    new = {name: Partition(start) for name, start in starts if start is not None}
+    new = {name: ClickhousePartition(start) for name, start in starts if start is not None}
     return replace(head, partitions={**head.partitions, **new}, intent=intent)
 
 
-def unfinished_span(state: State, span: Span) -> Span | None:
+def unfinished_span(state: ClickhouseState, span: Span) -> Span | None:
     """The recorded chunks as a span with the moment they were begun at; None where all is done.
 
     Chunks of another moment wait for the next span: steps know only one now.
@@ -60,7 +60,7 @@ def unfinished_span(state: State, span: Span) -> Span | None:
     return Span(tuple(_again(state, piece, at) for piece in span.slices), at=at, whole=True)
 
 
-def _again(state: State, piece: Slice, at: datetime) -> Slice:
+def _again(state: ClickhouseState, piece: Slice, at: datetime) -> Slice:
     border = state.pending.get(piece.partition)
     if not isinstance(piece, OffsetSlice):
         return piece
@@ -71,7 +71,7 @@ def _again(state: State, piece: Slice, at: datetime) -> Slice:
     return OffsetSlice(piece.partition, int(position or 0), upto)
 
 
-def cut_parts(state: State, span: Span, cut: Cut) -> tuple[PartSlice, ...]:
+def cut_parts(state: ClickhouseState, span: Span, cut: Cut) -> tuple[PartSlice, ...]:
     """The parts of an unfinished span as they are read now.
 
     One that is recorded as a chunk may stand: it is inserted again under its own token, unless it
@@ -83,7 +83,7 @@ def cut_parts(state: State, span: Span, cut: Cut) -> tuple[PartSlice, ...]:
 
 
 def check_window(
-    state: State, blocks: int, place: tuple[Table | None, str], target: Target
+    state: ClickhouseState, blocks: int, place: tuple[ClickhouseTable | None, str], target: Target
 ) -> None:
     """Raises Outdated where the table may have forgotten a chunk that is not done."""
     table, name = place
@@ -104,7 +104,7 @@ def check_window(
             )
 
 
-def check_adopted(state: State, target: Target) -> None:
+def check_adopted(state: ClickhouseState, target: Target) -> None:
     """Raises PermanentError where an INSERT is not known to be in the table's rows."""
     for partition, border in state.pending.items():
         what, _, at = _chunk(state, partition, border)
@@ -117,7 +117,7 @@ def check_adopted(state: State, target: Target) -> None:
         )
 
 
-def _uncertain(state: State) -> dict[str, tuple[str, int, datetime]]:
+def _uncertain(state: ClickhouseState) -> dict[str, tuple[str, int, datetime]]:
     found = {name: _chunk(state, name, border) for name, border in state.pending.items()}
     intent = state.head.intent
     for part in state.parts if intent else ():
@@ -126,7 +126,7 @@ def _uncertain(state: State) -> dict[str, tuple[str, int, datetime]]:
     return found
 
 
-def _chunk(state: State, name: str, border: Border) -> tuple[str, int, datetime]:
+def _chunk(state: ClickhouseState, name: str, border: Border) -> tuple[str, int, datetime]:
     position = state.partitions[name].position
     last = int(border.upto) - 1 if isinstance(border.upto, int) else border.upto
     return f"the records {position} to {last}", border.blocks, border.at

@@ -12,16 +12,19 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import query_rows
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.shared_client import Lease
+from dataflow_assets.connectors.clickhouse.shared_client import ClickhouseLease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, trial_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.finish import state_after
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
-from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Head, State
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import Table, find, forgetful_views
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    ClickhouseHead,
+    ClickhouseState,
+)
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, find, forgetful_views
 from dataflow_assets.contracts import (
     AddsColumns,
     Checkpoint,
@@ -53,7 +56,7 @@ log = logging.getLogger(__name__)
 class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
-    _state: State
+    _state: ClickhouseState
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
@@ -62,7 +65,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         self._database, self._name = sink.place()
         self._at = local_now()
         with translate_errors(f"opening {self._sink.address()}"):
-            self._lease = Lease(sink.dsn())
+            self._lease = ClickhouseLease(sink.dsn())
         self._client = self._lease.client
         try:
             self._open()
@@ -241,7 +244,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
             replicated = bool(self._table and self._table.is_replicated)
             if replicated:
                 checkpoint_table.check_replicated(self._client, self._database)
-            self._log = CheckpointTable(
+            self._log = ClickhouseCheckpointTable(
                 self._client, self._database, self._name, self._target, replicated=replicated
             )
             self._branch = BranchCheckpoint(self._log, self._target)
@@ -253,17 +256,17 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
             self._empty()
 
     def _find(self) -> None:
-        self._table: Table | None = find(self._client, self._database, self._name)
+        self._table: ClickhouseTable | None = find(self._client, self._database, self._name)
         self._upsert = UpsertRules()
         if self._table is not None:
             self._table.check()
             self._upsert = UpsertRules.of(self._sink, self._table)
 
     def _empty(self) -> None:
-        emptying = empty_table.Emptying(self._client, self._branch, self._target)
+        emptying = empty_table.ClickhouseEmptying(self._client, self._branch, self._target)
         self._state = emptying.finish(self._state, self._table, self._database)
 
-    def _check_emptied(self, table: Table) -> None:
+    def _check_emptied(self, table: ClickhouseTable) -> None:
         refuse_shared(self._target, self._sink.address(), self._log.others(table.uuid))
         if empty_table.holds_rows(self._client, table):
             empty_table.check(table, self._target)
@@ -285,5 +288,5 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
             return
         self._head(self._state.restart(source.fold(self.checkpoint.positions)))
 
-    def _head(self, head: Head) -> None:
+    def _head(self, head: ClickhouseHead) -> None:
         self._state = self._branch.head(head)

@@ -101,9 +101,9 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogeth
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
         from dataflow_assets.connectors.clickhouse.frames import read, write
-        from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
+        from dataflow_assets.connectors.clickhouse.frames.frame_table import ClickhouseFrameTable
 
-        place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
+        place = ClickhouseFrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
             partial(read.read, place), partial(write.write, place), partial(read.describe, place)
         )

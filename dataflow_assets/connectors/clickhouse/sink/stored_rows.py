@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, quote, stream
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, SINK_TEXT
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.free_names import free_stem
@@ -132,7 +132,7 @@ class StoredRows:
 
 def _asked_type(text: str) -> str:
     """The type that keys are compared in: points in time as in Arrow, in UTC."""
-    bare = Type.of(text).bare
+    bare = ClickhouseType.of(text).bare
     digits = types.digits(text)
     if digits is None or bare.name in types.DAYS:
         return bare.spelling

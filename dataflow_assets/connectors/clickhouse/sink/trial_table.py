@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, failing
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _INTO = re.compile(rf" TO ({_NAME}\.{_NAME})")
 @contextmanager
 def trial_table(client: Client, place: tuple[str, str]) -> Iterator[str]:
     """Its name, in the database of the target. Raises Failure where it cannot be made."""
-    trial = _Trial(client, place)
+    trial = _ClickhouseTrial(client, place)
     try:
         trial.create()
         yield trial.name
@@ -54,13 +54,13 @@ def trial_table(client: Client, place: tuple[str, str]) -> Iterator[str]:
 
 def sweep(client: Client, database: str) -> None:
     """Drops what a process that was killed has left; where it cannot be, a later session tries."""
-    with suppress(Failure):
+    with suppress(ClickhouseFailure):
         for (name,) in query_rows(client, _LEFT, {"d": database, "s": OLD}):
             with failing():
                 client.command(f"DROP TABLE IF EXISTS {quote(database, name)}")
 
 
-class _Trial:
+class _ClickhouseTrial:
     def __init__(self, client: Client, place: tuple[str, str]) -> None:
         self._client, (self._database, self._target) = client, place
         self.name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
@@ -75,17 +75,17 @@ class _Trial:
         listed = ", ".join(f"tuple({key})" for key in keys[0] if key) if keys else ""
         if listed:
             query = f"SELECT tuple({listed}) AS k FROM {self._here}"  # noqa: S608 - the server's words
-            with suppress(Failure):
+            with suppress(ClickhouseFailure):
                 self._view(query, "ENGINE = Null")
         for select, create in query_rows(self._client, _VIEWS, known):
-            with suppress(Failure):
+            with suppress(ClickhouseFailure):
                 self._copy(select, create)
 
     def drop(self) -> None:
         for name in reversed(self._made):
             try:
                 self._run(f"DROP TABLE IF EXISTS {name}")
-            except Failure as failure:
+            except ClickhouseFailure as failure:
                 log.warning("%s stores nothing, and could not be dropped: %s", name, failure.reason)
 
     def _copy(self, select: str, create: str) -> None:

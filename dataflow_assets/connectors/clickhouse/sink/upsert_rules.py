@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse.client import name_list
 from dataflow_assets.connectors.clickhouse.options import DELETED, ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.create_table import engine
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable
 from dataflow_assets.contracts import DELETE, OP
 from dataflow_assets.errors import PermanentError
 
@@ -30,7 +30,7 @@ class UpsertRules:
         return frozenset(name for name in (self.version, self.deleted) if name)
 
     @classmethod
-    def of(cls, sink: ClickhouseSinkOptions, table: Table) -> UpsertRules:
+    def of(cls, sink: ClickhouseSinkOptions, table: ClickhouseTable) -> UpsertRules:
         """Read from the table. Raises PermanentError where it cannot replace rows so."""
         if not sink.upsert_mode:
             return cls()
@@ -63,7 +63,7 @@ def deletes(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     return np.asarray(rows.column(OP).fill_null(0).to_numpy() == DELETE)
 
 
-def _delete_column(sink: ClickhouseSinkOptions, table: Table) -> str | None:
+def _delete_column(sink: ClickhouseSinkOptions, table: ClickhouseTable) -> str | None:
     if sink.delete_mode is None:
         return None
     if sink.delete_mode == "hard":
@@ -75,7 +75,7 @@ def _delete_column(sink: ClickhouseSinkOptions, table: Table) -> str | None:
     return DELETED
 
 
-def _check_type(sink: ClickhouseSinkOptions, table: Table, version: str | None) -> None:
+def _check_type(sink: ClickhouseSinkOptions, table: ClickhouseTable, version: str | None) -> None:
     kind = next((column.type for column in table.columns if column.name == version), "UInt64")
     if kind != "UInt64":
         raise _unfit(
@@ -86,7 +86,7 @@ def _check_type(sink: ClickhouseSinkOptions, table: Table, version: str | None) 
         )
 
 
-def _unfit(sink: ClickhouseSinkOptions, table: Table, why: str) -> PermanentError:
+def _unfit(sink: ClickhouseSinkOptions, table: ClickhouseTable, why: str) -> PermanentError:
     key = name_list(sink.conflict_key or table.sorting_key)
     return PermanentError(
         f"upsertMode: table {table.database}.{table.name} cannot replace rows as the manifest "

@@ -16,17 +16,21 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, connect
-from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseRejected
-from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
+from dataflow_assets.connectors.clickhouse.sink.buffer import ClickhouseBuffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
-from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
-from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Insert
+from dataflow_assets.connectors.clickhouse.sink.chunks import (
+    ClickhouseChunks,
+    ClickhousePiece,
+    ClickhouseRows,
+)
+from dataflow_assets.connectors.clickhouse.sink.insert import ClickhouseInsert, Facts
 from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, fill_gaps
 from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
-from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, ClickhousePartition
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
 from dataflow_assets.contracts import (
     Chunk,
     OffsetSlice,
@@ -45,17 +49,17 @@ from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
 
 @dataclass(frozen=True)
-class Committed:
+class ClickhouseCommitted:
     """What a receipt tells the driver. `seen`: all there was, where a recorded chunk goes on."""
 
-    partition: Partition
+    partition: ClickhousePartition
     seen: int | None = None
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def parse(cls, text: str) -> Committed:
+    def parse(cls, text: str) -> ClickhouseCommitted:
         return decode_json(text, cls)
 
 
@@ -69,9 +73,9 @@ class ClickhouseWriter(Writer):
         self._piece = piece
         self._facts = Facts.of(ticket.schema)
         self._client: Client | None = None
-        self._chunks: Chunks | None = None
+        self._chunks: ClickhouseChunks | None = None
         self._first: int | None = 0
-        self._buffer = Buffer(ticket.schema, self._facts)
+        self._buffer = ClickhouseBuffer(ticket.schema, self._facts)
         self._seen: int | None = None
         self._totals = Totals()
 
@@ -99,53 +103,57 @@ class ClickhouseWriter(Writer):
         if client is not None:
             client.close()
 
-    def _begun(self) -> Chunks:
+    def _begun(self) -> ClickhouseChunks:
         if self._chunks is None:
             target = self._ticket.target
             with self._guard():
                 self._client = connect(self._sink.dsn(), f"dataflow {target.flow}")
                 replicated = self._facts.replicated
-                log = CheckpointTable(
+                log = ClickhouseCheckpointTable(
                     self._client, *self._sink.place(), target, replicated=replicated
                 )
                 branch = BranchCheckpoint(log, target, self._ticket.epoch)
-                chunks = Chunks(branch, log, self._piece, target.id)
+                chunks = ClickhouseChunks(branch, log, self._piece, target.id)
                 self._first = chunks.first()
                 self._sink.check_table(log.uuid, self._facts.uuid)
                 self._chunks = chunks
         return self._chunks
 
-    def _commit(self, complete: bool) -> Committed:
+    def _commit(self, complete: bool) -> ClickhouseCommitted:
         if not isinstance(self._piece, OffsetSlice):
-            return self._commit_part() if complete else Committed(Partition(None))
+            return (
+                self._commit_part() if complete else ClickhouseCommitted(ClickhousePartition(None))
+            )
         if self._seen is not None:
             return self._commit_prefix(self._seen)
-        return Committed(self._chunks.partition if self._chunks else Partition(None))
+        return ClickhouseCommitted(
+            self._chunks.partition if self._chunks else ClickhousePartition(None)
+        )
 
-    def _commit_prefix(self, seen: int) -> Committed:
+    def _commit_prefix(self, seen: int) -> ClickhouseCommitted:
         chunks = self._begun()
         self._settle(self._buffer.rejected)
         with self._guard():
             short = chunks.short(seen)
             if not short:
                 chunks.commit(seen, self._rows(), self._facts.at)
-        return Committed(chunks.partition, seen if short else None)
+        return ClickhouseCommitted(chunks.partition, seen if short else None)
 
-    def _commit_part(self) -> Committed:
+    def _commit_part(self) -> ClickhouseCommitted:
         chunks = self._begun()
         if self._first is not None:
             self._settle(self._buffer.rejected)
             with self._guard():
                 chunks.commit(self._piece.upto, self._rows(), self._facts.at)
-        return Committed(chunks.partition)
+        return ClickhouseCommitted(chunks.partition)
 
-    def _rows(self) -> Rows:
-        return Rows(self._digest, self._insert)
+    def _rows(self) -> ClickhouseRows:
+        return ClickhouseRows(self._digest, self._insert)
 
-    def _digest(self, piece: Piece) -> str:
+    def _digest(self, piece: ClickhousePiece) -> str:
         return self._buffer.digest(piece) if self._facts.partitioned else ""
 
-    def _insert(self, piece: Piece, border: Border) -> Totals:
+    def _insert(self, piece: ClickhousePiece, border: Border) -> Totals:
         found = self._buffer.cut(piece)
         failpoints.reach("clickhouse.before-insert")
         whole = self._fill(found.rows)
@@ -156,7 +164,7 @@ class ClickhouseWriter(Writer):
         self._totals += totals
         return totals
 
-    def _store(self, rows: pa.Table, piece: Piece, border: Border) -> int:
+    def _store(self, rows: pa.Table, piece: ClickhousePiece, border: Border) -> int:
         """One INSERT of the rows but for those that are refused; how many these are."""
         before = int(rows.num_rows)
         if self._facts.views and before:
@@ -188,7 +196,7 @@ class ClickhouseWriter(Writer):
         suspects = SuspectRows()
         try:
             found = self._load().refused_rows(rows, suspects)
-        except Failure as failure:
+        except ClickhouseFailure as failure:
             if known is None and failure.fault is not Fault.OUTSIDE:
                 return {}  # this user may not try it: the table itself is asked
             raise known or failure from failure
@@ -206,8 +214,10 @@ class ClickhouseWriter(Writer):
         self._settle(self._buffer.rejections(rows, refused))
         return without(rows, refused)
 
-    def _load(self) -> Insert:
-        return Insert(self._session(), self._sink.place(), self._facts, self._ticket.schema)
+    def _load(self) -> ClickhouseInsert:
+        return ClickhouseInsert(
+            self._session(), self._sink.place(), self._facts, self._ticket.schema
+        )
 
     def _settle(self, found: Sequence[Rejection]) -> None:
         settle(self._ticket.target, self._piece, found, self._beside)

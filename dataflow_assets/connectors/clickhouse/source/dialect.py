@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.source.relation import ClickhouseColumn
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.sdk.polling import ticks
 from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation
 
@@ -88,5 +88,5 @@ class ClickhouseDialect(SqlDialect[ClickhouseColumn]):
 
 
 def _with_size(column: ClickhouseColumn) -> str:
-    json = Type.of(column.type_name).bare.name in {"JSON", "Dynamic", "Variant"}
+    json = ClickhouseType.of(column.type_name).bare.name in {"JSON", "Dynamic", "Variant"}
     return f"toString({column.sql})" if json else column.sql

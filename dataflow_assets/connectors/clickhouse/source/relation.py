@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of tables outside Atomic databases
@@ -61,11 +61,11 @@ class ClickhouseColumn(SqlColumn):
     @property
     @override
     def nullable(self) -> bool:
-        return Type.of(self.type).nullable or self._is_float
+        return ClickhouseType.of(self.type).nullable or self._is_float
 
     @property
     def _is_float(self) -> bool:
-        return Type.of(self.type).bare.name in _FLOATS
+        return ClickhouseType.of(self.type).bare.name in _FLOATS
 
     @property
     @override
@@ -75,7 +75,7 @@ class ClickhouseColumn(SqlColumn):
     @property
     @override
     def is_day(self) -> bool:
-        return Type.of(self.type).bare.name in types.DAYS
+        return ClickhouseType.of(self.type).bare.name in types.DAYS
 
     @property
     @override
@@ -87,7 +87,7 @@ class ClickhouseColumn(SqlColumn):
     def type_in_positions(self) -> str:
         """The type that its values have as text in a position: times in UTC, to the last digit."""
         if self.digits is None or self.is_day:
-            return Type.of(self.type).bare.spelling
+            return ClickhouseType.of(self.type).bare.spelling
         return f"DateTime64({self.digits}, 'UTC')" if self.digits else "DateTime('UTC')"
 
     @override

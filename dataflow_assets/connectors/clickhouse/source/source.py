@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, connect, query_rows, stream
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
-from dataflow_assets.connectors.clickhouse.shared_client import Lease
+from dataflow_assets.connectors.clickhouse.shared_client import ClickhouseLease
 from dataflow_assets.connectors.clickhouse.source.dialect import ClickhouseDialect
 from dataflow_assets.connectors.clickhouse.source.relation import (
     ClickhouseColumn,
@@ -58,7 +58,7 @@ class ClickhouseSource(ClickhouseSourceOptions, ListsTypes):
 
     @contextmanager
     def _lease(self) -> Iterator[Client]:
-        with closing(Lease(self.dsn())) as lease:
+        with closing(ClickhouseLease(self.dsn())) as lease:
             yield lease.client
 
     @override

@@ -43,7 +43,7 @@ Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Partition:
+class ClickhousePartition:
     """What was consumed of one partition, and counted."""
 
     position: Position | None
@@ -55,7 +55,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Intent:
+class ClickhouseIntent:
     """The parts of a bounded read, and the moment that its steps take for now."""
 
     id: str
@@ -83,7 +83,7 @@ class Border:
 
 
 @dataclass(frozen=True)
-class Done:
+class ClickhouseDone:
     """What was counted in a chunk."""
 
     totals: Totals
@@ -91,7 +91,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Head:
+class ClickhouseHead:
     """One branch as its driver knew it when the row was recorded."""
 
     epoch: int = 0
@@ -104,8 +104,8 @@ class Head:
     manifest: str = ""
     totals: Totals = Totals()
     """What no partition counts any more."""
-    partitions: Mapping[str, Partition] = field(default_factory=dict)
-    intent: Intent | None = None
+    partitions: Mapping[str, ClickhousePartition] = field(default_factory=dict)
+    intent: ClickhouseIntent | None = None
     version: int = 0
     """The highest version of chunks that no partition tells of any more."""
     emptying: bool = False
@@ -121,7 +121,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ClickhouseEntry:
     """A row of the log. `value` is JSON; `writer` tells rows of one key from each other."""
 
     kind: str
@@ -142,13 +142,13 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class State:
+class ClickhouseState:
     """What the rows of one branch say."""
 
-    head: Head
+    head: ClickhouseHead
     writer: str
     """Who recorded the head."""
-    partitions: Mapping[str, Partition]
+    partitions: Mapping[str, ClickhousePartition]
     pending: Mapping[str, Border]
     """Chunks that may have been inserted, and are not known to be."""
     whole: Mapping[str, int]
@@ -181,21 +181,21 @@ class State:
         """Returns what is stored, without the parts of a bounded read."""
         return self.branch.checkpoint
 
-    def snapshot(self) -> Head:
+    def snapshot(self) -> ClickhouseHead:
         """A head that says the same without the rows before it."""
         return replace(self.head, partitions=dict(self.partitions))
 
-    def restart(self, positions: Positions) -> Head:
+    def restart(self, positions: Positions) -> ClickhouseHead:
         """A head that begins at these positions; what was counted stays counted."""
         return replace(
             self.head,
             totals=self.checkpoint.totals,
-            partitions={name: Partition(where) for name, where in positions.items()},
+            partitions={name: ClickhousePartition(where) for name, where in positions.items()},
             intent=None,
             version=self.version,
         )
 
-    def divide(self, parts: tuple[PartSlice, ...]) -> Head:
+    def divide(self, parts: tuple[PartSlice, ...]) -> ClickhouseHead:
         """A head whose bounded read has these parts; what it was divided into before is left."""
         known = self.head.intent
         assert known is not None  # noqa: S101 - nothing else is divided
@@ -215,35 +215,39 @@ class State:
         return place(position, self.head.intent.id if self.head.intent else "")
 
 
-def fold(entries: Iterable[Entry]) -> State:
+def fold(entries: Iterable[ClickhouseEntry]) -> ClickhouseState:
     """The state of a branch from its rows, the oldest first."""
-    first: dict[Key, Entry] = {}
+    first: dict[Key, ClickhouseEntry] = {}
     for entry in entries:
         first.setdefault(entry.key, entry)
     heads = [entry for entry in first.values() if entry.kind == HEAD]
     latest = max(heads, key=lambda entry: (entry.epoch, entry.n), default=None)
-    head = load(latest.value, Head) if latest else Head()
-    found = _Walk(first, head.generation, head.intent.id if head.intent else "")
+    head = load(latest.value, ClickhouseHead) if latest else ClickhouseHead()
+    found = _ClickhouseWalk(first, head.generation, head.intent.id if head.intent else "")
     partitions = {name: found.walk(name, part) for name, part in head.partitions.items()}
     for part in head.intent.parts if head.intent else ():
-        walked = found.walk(part.partition, partitions.get(part.partition, Partition(None)))
+        walked = found.walk(
+            part.partition, partitions.get(part.partition, ClickhousePartition(None))
+        )
         partitions[part.partition] = walked
-    return State(head, latest.writer if latest else "", partitions, found.pending, found.whole)
+    return ClickhouseState(
+        head, latest.writer if latest else "", partitions, found.pending, found.whole
+    )
 
 
-class _Walk:
+class _ClickhouseWalk:
     """From chunk to chunk, as far as they are done."""
 
-    def __init__(self, first: Mapping[Key, Entry], generation: str, intent: str) -> None:
+    def __init__(self, first: Mapping[Key, ClickhouseEntry], generation: str, intent: str) -> None:
         self._first = first
         self._generation = generation
         self._intent = intent
         self.pending: dict[str, Border] = {}
         self.whole: dict[str, int] = {}
 
-    def walk(self, name: str, part: Partition) -> Partition:
+    def walk(self, name: str, part: ClickhousePartition) -> ClickhousePartition:
         while border := self._get(CHUNK, name, part, Border):
-            done = self._get(DONE, name, part, Done)
+            done = self._get(DONE, name, part, ClickhouseDone)
             if done is None and not border.empty:
                 self.pending[name] = border
                 self._note_whole(name, part)
@@ -251,17 +255,19 @@ class _Walk:
             part = self._move(name, part, border, done)
         return part
 
-    def _move(self, name: str, part: Partition, border: Border, done: Done | None) -> Partition:
+    def _move(
+        self, name: str, part: ClickhousePartition, border: Border, done: ClickhouseDone | None
+    ) -> ClickhousePartition:
         upto = self._get(WHOLE, name, part, int) or border.upto
         totals = part.totals + (done.totals if done else Totals())
-        return Partition(upto, totals, done.at if done else border.at, border.version)
+        return ClickhousePartition(upto, totals, done.at if done else border.at, border.version)
 
-    def _note_whole(self, name: str, part: Partition) -> None:
+    def _note_whole(self, name: str, part: ClickhousePartition) -> None:
         seen = self._get(WHOLE, name, part, int)
         if seen is not None:
             self.whole[name] = seen
 
-    def _get(self, kind: str, name: str, part: Partition, type_: type[Any]) -> Any:
+    def _get(self, kind: str, name: str, part: ClickhousePartition, type_: type[Any]) -> Any:
         where = place(part.position, self._intent)
         entry = self._first.get((kind, self._generation, name, where))
         return load(entry.value, type_) if entry else None

@@ -15,8 +15,11 @@ from dataflow_assets.connectors.clickhouse.client import (
     query_rows,
     quote,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
-from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Entry, Head
+from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, failing
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    ClickhouseEntry,
+    ClickhouseHead,
+)
 from dataflow_assets.contracts import PART, Target
 from dataflow_assets.errors import PermanentError
 
@@ -67,7 +70,7 @@ SELECT count() FROM {log} WHERE flow = {{flow:String}} AND branch = {{branch:Str
 _MANY = 1_000  # rows of a branch
 
 
-class CheckpointTable:
+class ClickhouseCheckpointTable:
     """One branch's rows. `blocks` and `uuid` are the target's, by the last `read`."""
 
     def __init__(
@@ -86,7 +89,7 @@ class CheckpointTable:
             "table": table,
         }
 
-    def read(self, partition: str | None = None) -> Sequence[Entry]:
+    def read(self, partition: str | None = None) -> Sequence[ClickhouseEntry]:
         """All rows of the branch, the oldest first; with a partition all heads, and its own."""
         blocks = _BLOCKS.replace("$sum", "sum" if self._replicated else "max")
         only = "" if partition is None else _ONLY
@@ -94,9 +97,9 @@ class CheckpointTable:
         found = self._rows(query, {"partition": partition or ""})
         if found:
             self.blocks, self.uuid = int(found[0][-2] or 0), found[0][-1] or None
-        return [Entry(kind, value.encode(), *rest) for kind, value, *rest, _, _ in found]
+        return [ClickhouseEntry(kind, value.encode(), *rest) for kind, value, *rest, _, _ in found]
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: ClickhouseEntry) -> None:
         """Adds the row; one with its key that was there before stands."""
         row = {
             "flow": self._target.flow,
@@ -120,7 +123,7 @@ class CheckpointTable:
         here = self._place
         return {flow: _GONE.format(here, literal(flow)) for (flow,) in found}
 
-    def prune(self, head: Head) -> None:
+    def prune(self, head: ClickhouseHead) -> None:
         """Takes out what the head says by itself, where that has become a lot."""
         ((rows,),) = self._rows(_COUNT.format(log=self._place), {})
         if rows < _MANY:
@@ -143,7 +146,7 @@ class CheckpointTable:
             with failing():
                 given = {**self._parameters, "generation": head.generation}
                 self._client.command(query, parameters=given)
-        except Failure as failure:  # rows that are too many are slow, and not wrong
+        except ClickhouseFailure as failure:  # rows that are too many are slow, and not wrong
             log.warning("the checkpoint table %s keeps growing: %s", self._place, failure)
 
     def _rows(self, query: str, parameters: Mapping[str, Any]) -> list[Any]:
@@ -155,16 +158,16 @@ class CheckpointTable:
 
 def read_together(
     client: Client, database: str, targets: Sequence[Target]
-) -> dict[str, list[Entry]]:
+) -> dict[str, list[ClickhouseEntry]]:
     """The rows of many branches by their ids, the oldest first, for a look; none without table."""
-    found: dict[str, list[Entry]] = {target.id: [] for target in targets}
+    found: dict[str, list[ClickhouseEntry]] = {target.id: [] for target in targets}
     if not exists(client, database):
         return found
     ids = {(target.flow, target.branch): target.id for target in targets}
     asked = ", ".join(f"({literal(flow)}, {literal(branch)})" for flow, branch in ids)
     rows = query_rows(client, _LOOK.format(log=quote(database, NAME), asked=asked))
     for flow, branch, kind, value, *rest in rows:
-        found[ids[flow, branch]].append(Entry(kind, value.encode(), *rest))
+        found[ids[flow, branch]].append(ClickhouseEntry(kind, value.encode(), *rest))
     return found
 
 
@@ -179,7 +182,7 @@ def prepare(client: Client, database: str) -> None:
     try:
         with failing():
             client.command(statement)
-    except Failure as failure:
+    except ClickhouseFailure as failure:
         if failure.code != 497:  # ACCESS_DENIED
             raise
         raise PermanentError(

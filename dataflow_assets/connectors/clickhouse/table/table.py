@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
-from dataflow_assets.connectors.clickhouse.type_names import Type, split_list, unquote
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType, split_list, unquote
 from dataflow_assets.contracts import Kind, Note
 from dataflow_assets.errors import PermanentError
 
@@ -72,7 +72,7 @@ class Column:
         metadata = dict(field.metadata or {})
         if self.comment == JSON_TEXT and field.type == pa.string():
             metadata |= Kind.JSON.mark
-        if field.type == pa.string() and Type.of(self.type).bare.name not in _EXACT:
+        if field.type == pa.string() and ClickhouseType.of(self.type).bare.name not in _EXACT:
             metadata[Note.LOOSE] = b"1"
         if (digits := types.digits(self.type)) is not None:
             metadata[Note.DIGITS] = str(digits).encode()
@@ -83,7 +83,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ClickhouseTable:
     """What the catalogue knows."""
 
     database: str
@@ -157,7 +157,7 @@ class Table:
         return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
 
 
-def find(client: Client, database: str, name: str) -> Table | None:
+def find(client: Client, database: str, name: str) -> ClickhouseTable | None:
     """The table; None where there is none. Raises Failure."""
     given = {"d": database, "t": name}
     found = query_rows(client, _TABLE, given)
@@ -173,7 +173,7 @@ def find(client: Client, database: str, name: str) -> Table | None:
     replicated = engine.startswith(("Replicated", "Shared"))
     settings = _settings(client, full, replicated=replicated)
     version, deleted = _replacing(full)
-    return Table(
+    return ClickhouseTable(
         database,
         name,
         uuid,
@@ -190,7 +190,7 @@ def find(client: Client, database: str, name: str) -> Table | None:
     )
 
 
-def forgetful_views(client: Client, target: Table) -> Iterator[str]:
+def forgetful_views(client: Client, target: ClickhouseTable) -> Iterator[str]:
     """What a person should know of each view whose table does not remember what was inserted.
 
     A materialized view sees an INSERT that is repeated after a crash once more.
@@ -226,7 +226,7 @@ def _names(sorting: str) -> tuple[str, ...]:
 
 def _replacing(full: str) -> tuple[str | None, str | None]:
     engine = next(iter(split_list(full, " ")), "")  # behind it stand the other clauses
-    given = Type.of(engine).arguments if _REPLACING.match(engine) else ()
+    given = ClickhouseType.of(engine).arguments if _REPLACING.match(engine) else ()
     named = [unquote(part) for part in given if part and not part.startswith("'")]
     version, deleted, *_ = [*named, None, None]
     return version, deleted

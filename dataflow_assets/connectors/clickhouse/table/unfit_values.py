@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, GEOMETRIES, fraction
 from dataflow_assets.formats.second_digits import has_more_digits
 from dataflow_assets.sdk.key_folding import Bools, Ints, matrix
 
 Unfit = Iterator[tuple[int, str]]
 """Indexes, and why the values there do not fit."""
-Check = Callable[[Type, pa.Array], Unfit]
+Check = Callable[[ClickhouseType, pa.Array], Unfit]
 
 _UNFILLED = frozenset({"Array", "Map", "Tuple", "Nested", *GEOMETRIES})
 _BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
@@ -63,23 +63,23 @@ def unfit(
 
 
 @lru_cache(maxsize=4096)
-def _type(text: str) -> Type:
-    return Type.of(text)
+def _type(text: str) -> ClickhouseType:
+    return ClickhouseType.of(text)
 
 
 @lru_cache(maxsize=4096)
-def _names(kind: Type) -> pa.Array:
+def _names(kind: ClickhouseType) -> pa.Array:
     return pa.array(kind.names(), pa.string())
 
 
-def _null(kind: Type, column: pa.Array, absent: Bools) -> Unfit:
+def _null(kind: ClickhouseType, column: pa.Array, absent: Bools) -> Unfit:
     """A null that was sent: what is absent has its default."""
     if not kind.nullable and column.null_count:
         sent = column.is_null().to_numpy(zero_copy_only=False) & ~absent
         yield from ((row, "must not be null") for row in _rows(sent))
 
 
-def _is_sound(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> bool:
+def _is_sound(kind: ClickhouseType, column: pa.Array, checks: Mapping[str, Check]) -> bool:
     bare = kind.bare
     if pa.types.is_struct(column.type):
         inside = [(each, column.field(at)) for at, (_, each) in enumerate(bare.elements())]
@@ -92,11 +92,15 @@ def _is_sound(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> bool
     return all((k.nullable or not v.null_count) and _is_sound(k, v, checks) for k, v in inside)
 
 
-def _element(bare: Type) -> Type:
-    return _type(bare.arguments[0]) if bare.name == "Array" else Type("Tuple", bare.arguments)
+def _element(bare: ClickhouseType) -> ClickhouseType:
+    return (
+        _type(bare.arguments[0])
+        if bare.name == "Array"
+        else ClickhouseType("Tuple", bare.arguments)
+    )
 
 
-def _of(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> Unfit:
+def _of(kind: ClickhouseType, column: pa.Array, checks: Mapping[str, Check]) -> Unfit:
     bare = kind.bare
     if pa.types.is_nested(column.type):
         for inside, parents, values in _members(bare, column):
@@ -111,7 +115,9 @@ def _of(kind: Type, column: pa.Array, checks: Mapping[str, Check]) -> Unfit:
         yield from check(bare, column)
 
 
-def _members(bare: Type, column: pa.Array) -> Iterator[tuple[Type, Ints, pa.Array]]:
+def _members(
+    bare: ClickhouseType, column: pa.Array
+) -> Iterator[tuple[ClickhouseType, Ints, pa.Array]]:
     """The types inside, with their values and the index in the column of each value."""
     if pa.types.is_struct(column.type):
         present = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
@@ -135,7 +141,7 @@ def _spans(column: pa.Array) -> tuple[Ints, Ints]:
 
 
 def _outside(low: Any, high: Any) -> Check:
-    def check(kind: Type, column: pa.Array) -> Unfit:
+    def check(kind: ClickhouseType, column: pa.Array) -> Unfit:
         del kind
         first, last = (pa.scalar(limit, column.type) for limit in (low, high))
         for row in _rows(pc.or_(pc.less(column, first), pc.greater(column, last))):
@@ -161,7 +167,7 @@ def _whole(bits: int, *, signed: bool) -> Check:
         digits = text.removeprefix("-") if signed else text
         return digits.isdecimal() and len(digits) <= len(str(high)) and low <= int(text) <= high
 
-    def check(kind: Type, column: pa.Array) -> Unfit:
+    def check(kind: ClickhouseType, column: pa.Array) -> Unfit:
         for row in _rows(_mismatches(column, short)):
             if not fits(text := column[row].as_py()):
                 yield row, f"{_show(text)} is no {kind.name}: whole numbers from {low} to {high}"
@@ -169,25 +175,25 @@ def _whole(bits: int, *, signed: bool) -> Check:
     return check
 
 
-def _long(kind: Type, column: pa.Array) -> Unfit:
+def _long(kind: ClickhouseType, column: pa.Array) -> Unfit:
     for row in _rows(pc.greater(pc.binary_length(column), int(kind.arguments[0]))):
         yield row, f"{_show(column[row].as_py())} is longer than the bytes of {kind.spelling}"
 
 
-def _without_name(kind: Type, column: pa.Array) -> Unfit:
+def _without_name(kind: ClickhouseType, column: pa.Array) -> Unfit:
     names = _names(kind)
     for row in _rows(pc.invert(pc.is_in(column, names, skip_nulls=False))):
         if (text := column[row].as_py()) is not None:
             yield row, f"{_show(text)} is none of the names of {_show(kind.spelling)}"
 
 
-def _ipv4(kind: Type, column: pa.Array) -> Unfit:
+def _ipv4(kind: ClickhouseType, column: pa.Array) -> Unfit:
     del kind
     for row in _rows(_mismatches(column, _IPV4)):
         yield row, f"{_show(column[row].as_py())} is no IPv4 address"
 
 
-def _ipv6(kind: Type, column: pa.Array) -> Unfit:
+def _ipv6(kind: ClickhouseType, column: pa.Array) -> Unfit:
     del kind
     for row in _rows(_mismatches(column, _IPV6)):
         if not _is_ipv6(text := column[row].as_py()):
@@ -204,7 +210,7 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
-def _time(kind: Type, column: pa.Array) -> Unfit:
+def _time(kind: ClickhouseType, column: pa.Array) -> Unfit:
     digits = int(kind.arguments[0]) if kind.arguments else 3 if kind.name == "Time64" else 0
     fraction = rf"(\.\d{{1,{digits}}})?" if digits else ""
     for row in _rows(_mismatches(column, rf"^-?\d{{2,3}}:[0-5]\d:[0-5]\d{fraction}$")):
@@ -229,14 +235,14 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def _cut(kind: Type, column: pa.Array) -> Unfit:
+def _cut(kind: ClickhouseType, column: pa.Array) -> Unfit:
     """Moments with more digits of a second than the type keeps."""
     kept = fraction(kind) if kind.name == "DateTime64" else 0
     for row in _rows(has_more_digits(column, kept)):
         yield row, f"{_text_of(column[row])} has more digits of a second than {kind.spelling}"
 
 
-def _seconds(kind: Type, column: pa.Array) -> Unfit:
+def _seconds(kind: ClickhouseType, column: pa.Array) -> Unfit:
     yield from _SECONDS(kind, column)
     yield from _cut(kind, column)
 

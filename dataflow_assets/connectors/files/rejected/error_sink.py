@@ -84,12 +84,12 @@ def _names(folder: Folder, name: str) -> list[EntryName]:
     return msgspec.json.decode(folder.read(name), type=list[tuple[str, int]])
 
 
-class _Origin(msgspec.Struct):
+class _FilesOrigin(msgspec.Struct):
     flow: str
 
 
 class _Told(msgspec.Struct):
-    error: _Origin
+    error: _FilesOrigin
 
 
 def _entry(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:

@@ -9,15 +9,15 @@ from functools import partial
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.client import Folder, Stored
+from dataflow_assets.connectors.files.client import FilesStored, Folder
 from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import BESIDE
-from dataflow_assets.connectors.files.sink.writer import Staged
+from dataflow_assets.connectors.files.sink.writer import FilesStaged
 from dataflow_assets.connectors.files.table.commit_log import (
     LOGS,
     CommitLog,
-    Moved,
+    FilesMoved,
     head,
     heads,
     name_of,
@@ -90,7 +90,7 @@ class FilesSinkSession(StoredSession):
                 refuse_shared(self._target, self._sink.address(), self._others())
             return self._log.commit(step, removes=self._rows if empty else tuple)
 
-    def _rows(self) -> tuple[Stored, ...]:
+    def _rows(self) -> tuple[FilesStored, ...]:
         return rows(self._folder)
 
     def _others(self) -> dict[str, str]:
@@ -108,16 +108,16 @@ class FilesSinkSession(StoredSession):
         reach("files.finished")
         return state
 
-    def _name_files(self, receipts: Sequence[Receipt], version: int) -> tuple[Moved, ...]:
+    def _name_files(self, receipts: Sequence[Receipt], version: int) -> tuple[FilesMoved, ...]:
         """The staged files with the names that readers will find them by.
 
         In the order of the commits; with the staged name, since a log that was removed begins at
         version 1 again.
         """
-        staged = [decode_json(text, Staged) for one in receipts for text in one.staged]
+        staged = [decode_json(text, FilesStaged) for one in receipts for text in one.staged]
         stem = f"{name_of(self._target)}-{self._identity[:8]}-{version:09d}"
         return tuple(
-            Moved(one.name, _final(one, f"{stem}-{number:04d}"))
+            FilesMoved(one.name, _final(one, f"{stem}-{number:04d}"))
             for number, one in enumerate(staged)
         )
 
@@ -128,7 +128,7 @@ class FilesSinkSession(StoredSession):
         return begun
 
 
-def _final(staged: Staged, stem: str) -> str:
+def _final(staged: FilesStaged, stem: str) -> str:
     name = f"{stem}-{staged.name.rpartition('-')[2]}"
     return f"{BESIDE}/{name}" if staged.rejected else name
 

@@ -42,7 +42,7 @@ from dataflow_assets.sdk.rejected_records import error_record, settle
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 
 
-class Staged(msgspec.Struct):
+class FilesStaged(msgspec.Struct):
     """A file that waits for the commit: of lines, or of rejected records."""
 
     name: str
@@ -147,7 +147,7 @@ class _RollingFiles:
 
     def __init__(self, sink: FilesSinkOptions, stem: str) -> None:
         self._sink, self._stem = sink, stem
-        self._staged: list[Staged] = []
+        self._staged: list[FilesStaged] = []
         self._file: Any = None
         self._bytes = 0
 
@@ -163,7 +163,7 @@ class _RollingFiles:
     def _begin(self) -> None:
         kind = self._sink.compression
         name = f"{self._stem}{uuid.uuid4().hex}{SUFFIX[kind]}"
-        self._staged.append(Staged(name))
+        self._staged.append(FilesStaged(name))
         self._file = Folder(self._sink).create(name)
         if kind != "none":
             self._file = pa.CompressedOutputStream(self._file, kind)
@@ -175,10 +175,10 @@ class _RollingFiles:
 
     def add_rejected(self, content: bytes) -> None:
         name = f"{self._stem}{uuid.uuid4().hex}.jsonl"
-        self._staged.append(Staged(name, rejected=True))
+        self._staged.append(FilesStaged(name, rejected=True))
         Folder(self._sink).put(name, content)
 
-    def close(self) -> list[Staged]:
+    def close(self) -> list[FilesStaged]:
         if self._file is not None:
             self._end()
         return self._staged

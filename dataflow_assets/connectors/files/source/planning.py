@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.connectors.files.client import FilesStored
 from dataflow_assets.connectors.files.source.position import FilesPosition
 from dataflow_assets.records.decoding import decode_json
 
@@ -16,7 +16,7 @@ MOST_PARTS = 64  # that one part is cut into
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
-class Range(msgspec.Struct, frozen=True):
+class FilesRange(msgspec.Struct, frozen=True):
     """The lines of a file that begin at a byte `begin <= at < end`; the file as it was planned."""
 
     name: str
@@ -26,16 +26,16 @@ class Range(msgspec.Struct, frozen=True):
     changed: int
 
     @property
-    def file(self) -> Stored:
+    def file(self) -> FilesStored:
         """The file that it is a range of."""
-        return Stored(self.name, self.size, self.changed)
+        return FilesStored(self.name, self.size, self.changed)
 
 
-def ranges_of(part: str) -> list[Range]:
-    return decode_json(part, list[Range])
+def ranges_of(part: str) -> list[FilesRange]:
+    return decode_json(part, list[FilesRange])
 
 
-def text_of(ranges: Sequence[Range]) -> str:
+def text_of(ranges: Sequence[FilesRange]) -> str:
     return msgspec.json.encode(ranges).decode()
 
 
@@ -48,13 +48,13 @@ def compression(name: str) -> str | None:
 class Unread:
     """The lines of a file that begin at a byte `begin <= at < end` are still to be read."""
 
-    file: Stored
+    file: FilesStored
     begin: int
     end: int
 
 
 def unread(
-    files: Sequence[Stored], start: FilesPosition, stop: FilesPosition | None
+    files: Sequence[FilesStored], start: FilesPosition, stop: FilesPosition | None
 ) -> list[Unread]:
     """Returns what a reader at `start` reads of these files, not beyond `stop`.
 
@@ -77,27 +77,27 @@ def unread(
 
 
 @dataclass
-class Cut:
+class FilesCut:
     """Parts of at most `step` bytes, as many as `most`; compressed files are not divided."""
 
     step: int
     most: int
     ranges: int = MOST_RANGES
-    parts: list[list[Range]] = field(default_factory=list)
-    done: list[Stored] = field(default_factory=list)
+    parts: list[list[FilesRange]] = field(default_factory=list)
+    done: list[FilesStored] = field(default_factory=list)
     """The files that are read to their end."""
-    begun: tuple[Stored, int] | None = None
+    begun: tuple[FilesStored, int] | None = None
     """The file that is not, and up to where it is read."""
     full: bool = False
     _room: int = 0
 
-    def take(self, pieces: Iterable[Unread]) -> Cut:
+    def take(self, pieces: Iterable[Unread]) -> FilesCut:
         """Cuts files, as long as there is room."""
         for piece in pieces:
             file, at, whole = piece.file, piece.begin, bool(compression(piece.file.name))
             while at < piece.end and self._open(file.size if whole else 1):
                 end = piece.end if whole else min(at + self._room, piece.end)
-                self.parts[-1].append(Range(file.name, at, end, file.size, file.changed))
+                self.parts[-1].append(FilesRange(file.name, at, end, file.size, file.changed))
                 self._room -= end - at
                 at = end
             if at == file.size:
@@ -121,12 +121,12 @@ class Cut:
         return True
 
 
-def smaller(ranges: Sequence[Range], step: int) -> Sequence[str]:
+def smaller(ranges: Sequence[FilesRange], step: int) -> Sequence[str]:
     """The borders of parts with these lines, each of at most so many bytes; of very many larger.
 
     Where files are compressed, two parts beside each other have more bytes than one may have.
     """
     pieces = [Unread(one.file, one.begin, one.end) for one in ranges]
     share = -(-sum(one.end - one.begin for one in pieces) // (MOST_PARTS // 2))
-    cut = Cut(max(step, share), MOST_PARTS, len(pieces) + MOST_PARTS).take(pieces)
+    cut = FilesCut(max(step, share), MOST_PARTS, len(pieces) + MOST_PARTS).take(pieces)
     return tuple(map(text_of, [ranges] if cut.full else cut.parts))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.connectors.files.client import FilesStored
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
 
@@ -55,7 +55,7 @@ class FilesPosition:
 
     @classmethod
     def after(
-        cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None
+        cls, files: Iterable[FilesStored], begun: tuple[FilesStored, int] | None = None
     ) -> FilesPosition:
         """All of these files are read, and of one that is begun the lines before a byte."""
         done = dict(map(marks, files))
@@ -82,18 +82,18 @@ class FilesPosition:
             names.add(begun)
         return names
 
-    def has(self, file: Stored) -> bool:
+    def has(self, file: FilesStored) -> bool:
         """Returns whether the file is done, whatever it looks like now."""
         return mark(file.name) in self.read
 
-    def has_changed(self, file: Stored) -> bool:
+    def has_changed(self, file: FilesStored) -> bool:
         """Returns whether the file is done or begun, and looked different then."""
         name, version = marks(file)
         known = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
         return known not in (None, version)
 
 
-def marks(file: Stored) -> tuple[bytes, bytes]:
+def marks(file: FilesStored) -> tuple[bytes, bytes]:
     """Returns what a file is remembered by: its name, and what it looks like."""
     return mark(file.name), mark(f"{file.size} {file.changed}")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.files.client import Folder, Stored
+from dataflow_assets.connectors.files.client import FilesStored, Folder
 from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSourceOptions
-from dataflow_assets.connectors.files.source.planning import Range, compression, ranges_of
+from dataflow_assets.connectors.files.source.planning import FilesRange, compression, ranges_of
 from dataflow_assets.contracts import PartSlice, Slice, metadata_column
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
@@ -54,13 +54,13 @@ def read(
             check_unchanged(folder, one)
 
 
-def check_unchanged(folder: Folder, one: Range) -> None:
+def check_unchanged(folder: Folder, one: FilesRange) -> None:
     """Raises TransientError where a file is not what it was when it was planned."""
     if reason := why_changed(one, folder.stat(one.name)):
         raise TransientError(reason)
 
 
-def why_changed(one: Range, now: Stored | None) -> str:
+def why_changed(one: FilesRange, now: FilesStored | None) -> str:
     """Why a range cannot be read any more as it was planned, and the ways out; empty where it can.
 
     Args:
@@ -106,7 +106,7 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield rows
 
 
-def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
+def _lines_of(folder: Folder, one: FilesRange) -> Iterator[Line]:
     with folder.open(one.name) as file:
         kind = compression(one.name)
         if kind == "gzip":

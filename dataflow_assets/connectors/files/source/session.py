@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.client import Folder, Stored, visible
+from dataflow_assets.connectors.files.client import FilesStored, Folder, visible
 from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSourceOptions
 from dataflow_assets.connectors.files.source.planning import (
-    Cut,
+    FilesCut,
     Unread,
     compression,
     ranges_of,
@@ -50,15 +50,15 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
 
     def __init__(self, source: FilesSourceOptions) -> None:
         self._source, self._folder = source, Folder(source)
-        self._listed: Mapping[bytes, Stored] | None = None
-        self._whole: set[Stored] = set()
+        self._listed: Mapping[bytes, FilesStored] | None = None
+        self._whole: set[FilesStored] = set()
         self._line: tuple[str, int] = ("", 1)
         with translate_errors(source, "open"):
             self._folder.check()
         if not source.on_s3 and not Path(source.root).is_dir():
             raise PermanentError(f"the folder {source.path} does not exist: create it, or fix path")
 
-    def _files(self) -> list[Stored]:
+    def _files(self) -> list[FilesStored]:
         """The files that count, the oldest first."""
         latest = (datetime.now(UTC).timestamp() - self._source.min_age_seconds) * 1e9
         with translate_errors(self._source, "list"):
@@ -75,17 +75,17 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         return sorted(self._whole, key=lambda one: (one.changed, one.name))
 
     @property
-    def _there(self) -> Mapping[bytes, Stored]:
+    def _there(self) -> Mapping[bytes, FilesStored]:
         """All files of the last listing, by the marks of their names."""
         if self._listed is None:
             self._files()
         return self._listed or {}
 
-    def _counts(self, file: Stored, latest: float) -> bool:
+    def _counts(self, file: FilesStored, latest: float) -> bool:
         settled = not self._source.min_age_seconds or file.changed <= latest
         return settled and fnmatchcase(file.name, self._source.glob)
 
-    def _is_whole(self, file: Stored) -> bool:
+    def _is_whole(self, file: FilesStored) -> bool:
         """False for a file that may be written still: its last line has no end, and it is young."""
         age = datetime.now(UTC).timestamp() - file.changed / 1e9
         if self._source.on_s3 or compression(file.name) or age > SETTLED:
@@ -133,11 +133,11 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         start, files = FilesPosition.parse(after.get(FOLDER)), self._files()
         self._check(start, files)
         new = unread(files, start, FilesPosition.parse(until[FOLDER]) if until else None)
-        cut = Cut(self._step(new, limit), self._source.parallel_reads).take(new)
+        cut = FilesCut(self._step(new, limit), self._source.parallel_reads).take(new)
         added = FilesPosition.after(cut.done, cut.begun).text()
         return Span.of_parts(added, map(text_of, cut.parts), full=cut.full)
 
-    def _check(self, start: FilesPosition, files: Sequence[Stored]) -> None:
+    def _check(self, start: FilesPosition, files: Sequence[FilesStored]) -> None:
         """Raises PermanentError where what was read of the folder is not what it was."""
         if start.file and start.file not in {one.name for one in files}:
             raise PermanentError(
@@ -158,14 +158,14 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         plain = next((one.file for one in new if not compression(one.file.name)), None)
         return max(1, min(limit.bytes, limit.records * self._line_of(plain) if plain else 1 << 62))
 
-    def _line_of(self, file: Stored) -> int:
+    def _line_of(self, file: FilesStored) -> int:
         if self._line[0] != file.name:
             with translate_errors(self._source, "read"):
                 sample = self._beginning_of(file)
             self._line = file.name, max(1, len(sample) // max(1, sample.count(b"\n")))
         return self._line[1]
 
-    def _beginning_of(self, file: Stored) -> bytes:
+    def _beginning_of(self, file: FilesStored) -> bytes:
         try:
             with self._folder.open(file.name) as opened:
                 sample: bytes = opened.read(_SAMPLE)

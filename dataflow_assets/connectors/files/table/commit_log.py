@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dataflow_assets.connectors.files.client import Folder, Stored, visible
+from dataflow_assets.connectors.files.client import FilesStored, Folder, visible
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
@@ -33,7 +33,7 @@ _VERSION = re.compile(r"/\d{12}\.json$")
 
 
 @dataclass(frozen=True)
-class Moved:
+class FilesMoved:
     """A data file of a commit: where it was written, and where readers find it."""
 
     staged: str
@@ -48,14 +48,14 @@ class Commit:
     flow: str
     branch: str
     state: BranchState
-    files: tuple[Moved, ...] = ()
-    removes: tuple[Stored, ...] = ()
+    files: tuple[FilesMoved, ...] = ()
+    removes: tuple[FilesStored, ...] = ()
     """The files that are taken away, as they were: not those that have their names later."""
 
 
-Names = Callable[[int], tuple[Moved, ...]]
+Names = Callable[[int], tuple[FilesMoved, ...]]
 """By the version of a commit: the data files that it adds."""
-Removed = Callable[[], tuple[Stored, ...]]
+Removed = Callable[[], tuple[FilesStored, ...]]
 """The files that a commit takes away, looked up after the files of the last one are visible."""
 
 
@@ -91,7 +91,7 @@ def staged_by(target: Target, epoch: int) -> str:
     return f"{STAGED}/{name_of(target)}/{epoch}-"
 
 
-def rows(folder: Folder) -> tuple[Stored, ...]:
+def rows(folder: Folder) -> tuple[FilesStored, ...]:
     """The files that readers see; folders below hold none of a sink's."""
     return tuple(one for one in visible(folder.files()) if "/" not in one.name)
 

@@ -74,7 +74,7 @@ def frame_of(
 
     columns = readable(table, names)
     groups = tuple(group_files(tasks)) or ((),)
-    reader = _Reader(table.metadata, write_target(table), groups, columns, rows)
+    reader = _IcebergReader(table.metadata, write_target(table), groups, columns, rows)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
 
@@ -110,7 +110,7 @@ def group_files(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, .
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _IcebergReader:
     metadata: TableMetadata = field(repr=False)
     target: WriteTarget
     groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)

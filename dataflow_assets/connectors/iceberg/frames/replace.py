@@ -16,7 +16,7 @@ from pyiceberg.table import FileScanTask, Table
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.frames.read import files_with
-from dataflow_assets.connectors.iceberg.table.commit import CONFLICTS, Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import CONFLICTS, Committer, TableChange
 from dataflow_assets.errors import TransientError
 
 KEY = "dataflow.frame"
@@ -24,13 +24,13 @@ KEY = "dataflow.frame"
 Tasks = Sequence[FileScanTask]
 
 
-class Moved(TransientError):
+class IcebergMoved(TransientError):
     """Other files have such rows by now."""
 
 
 def append(sink: CatalogConnection, committer: Committer, files: Sequence[DataFile]) -> None:
     with translate_errors(sink, "commit to"):
-        committer.commit(Change(KEY, lambda _: None, files=files))
+        committer.commit(TableChange(KEY, lambda _: None, files=files))
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Replacement:
             with translate_errors(self.sink, "commit to"):
                 try:
                     self._commit(tasks, [*files, *new])
-                except Moved:
+                except IcebergMoved:
                     self.committer.discard(new)
                     self.committer.reload()
                 else:
@@ -73,10 +73,12 @@ class Replacement:
 
         def unmoved(table: Table) -> None:
             if _file_names(files_with(table, self.rows)) != seen:
-                raise Moved
+                raise IcebergMoved
 
         gone = frozenset(task.file.file_path for task in tasks)
-        self.committer.commit(Change(KEY, lambda _: None, files=files, gone=gone, guard=unmoved))
+        self.committer.commit(
+            TableChange(KEY, lambda _: None, files=files, gone=gone, guard=unmoved)
+        )
 
 
 def mixed_files(tasks: Tasks) -> list[FileScanTask]:

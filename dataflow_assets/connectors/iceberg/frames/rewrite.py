@@ -33,13 +33,13 @@ def rewrite(
     Called on the driver; no snapshot names the new files yet.
     """
     groups = tuple(group_files(tasks))
-    work = _Rewriter(table.metadata, write_target(table), groups, rows)
+    work = _IcebergRewriter(table.metadata, write_target(table), groups, rows)
     done = spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, DDL)
     return collect_files(done, table)[0]
 
 
 @dataclass(frozen=True)
-class _Rewriter:
+class _IcebergRewriter:
     metadata: TableMetadata = field(repr=False)
     target: WriteTarget
     groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, Table
 
-from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
     data_file,
@@ -26,7 +26,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import (
 )
 from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
 from dataflow_assets.connectors.iceberg.table.manifest_files import current_manifests
-from dataflow_assets.connectors.iceberg.table.stored_rows import Unreadable, stored_rows
+from dataflow_assets.connectors.iceberg.table.stored_rows import IcebergUnreadable, stored_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.failpoints import reach
 
@@ -64,7 +64,9 @@ def turn(committer: Committer, target_bytes: int) -> int:
     gone = frozenset(one.file_path for one in group)
     files = [data_file(_merge(table, group), table)]
     reach("iceberg.compacted")
-    change = Change(KEY, lambda _: None, files=files, gone=gone, guard=still(gone), same_rows=True)
+    change = TableChange(
+        KEY, lambda _: None, files=files, gone=gone, guard=still(gone), same_rows=True
+    )
     text = json.dumps({"commit": change.commit_id})
     try:
         committer.commit(change.putting(text))
@@ -147,7 +149,7 @@ def _rows(table: Table, file: DataFile, schema: pa.Schema) -> Iterator[pa.Record
     """Piece by piece; a file of another program without field ids is read by PyIceberg, whole."""
     try:
         yield from stored_rows(table.io, file.file_path, schema)
-    except Unreadable:
+    except IcebergUnreadable:
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
         for batch in scan.to_record_batches([FileScanTask(file)]):
             found = pa.Table.from_batches([batch]).select(schema.names).cast(schema)

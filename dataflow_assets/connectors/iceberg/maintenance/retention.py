@@ -10,7 +10,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.types import TimestamptzType
 
 from dataflow_assets.connectors.iceberg.maintenance.compact import KEY, Moved, live, still
-from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.failpoints import reach
 
 
@@ -37,7 +37,7 @@ def forget(committer: Committer, column: str, before: datetime) -> int:
     gone = frozenset(one.file_path for one in files if _newest(one, field.field_id) < oldest)
     if not gone:
         return 0
-    change = Change(KEY, lambda _: None, gone=gone, guard=still(gone))
+    change = TableChange(KEY, lambda _: None, gone=gone, guard=still(gone))
     reach("iceberg.forgetting")
     try:
         committer.commit(change.putting(json.dumps({"commit": change.commit_id})))

@@ -14,7 +14,7 @@ from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last
 
 
 @dataclass(frozen=True)
-class Rules:
+class IcebergRules:
     """What the sink says about keys and deletes. `now`: when deletes are marked, the same for all.
 
     `soft`: the column that marks them; None where rows of deleted keys are removed.
@@ -38,7 +38,7 @@ class Folded:
     """The row is inserted where none is stored."""
 
 
-def fold(rows: pa.RecordBatch, schema: pa.Schema, rules: Rules) -> Folded:
+def fold(rows: pa.RecordBatch, schema: pa.Schema, rules: IcebergRules) -> Folded:
     """Rows in order, with their system columns, as what applying them one by one leaves."""
     encoded = key_bytes(rows, schema, rules.key).dictionary_encode()
     group = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -74,7 +74,7 @@ def _mark_deleted(values: pa.Array, deleted: Bools, now: datetime) -> pa.Array:
     return pc.if_else(pa.array(deleted), pa.scalar(moment, values.type), values)
 
 
-def merge_rows(stored: pa.RecordBatch, folded: Folded, rules: Rules) -> pa.RecordBatch:
+def merge_rows(stored: pa.RecordBatch, folded: Folded, rules: IcebergRules) -> pa.RecordBatch:
     """The stored rows, changed where a folded row has their key, without those that are gone."""
     schema = stored.schema
     keys = key_bytes(stored, schema, rules.key)

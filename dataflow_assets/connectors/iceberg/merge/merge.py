@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
-from dataflow_assets.connectors.iceberg.merge.match import Rules
-from dataflow_assets.connectors.iceberg.merge.stage import Staged
+from dataflow_assets.connectors.iceberg.merge.match import IcebergRules
+from dataflow_assets.connectors.iceberg.merge.stage import IcebergStaged
 from dataflow_assets.connectors.iceberg.merge.tasks import (
     KEYS,
     RESULT,
     STAGED,
-    Rewriter,
+    BucketRewriter,
     Rewritten,
     StagedKeys,
     StoredKeys,
@@ -52,21 +52,21 @@ class HeadMoved(TransientError):
 
 
 @dataclass(frozen=True)
-class Merged:
+class IcebergMerged:
     """What one merge has written, and the paths of what it replaces."""
 
     files: tuple[DataFile, ...] = ()
     gone: frozenset[str] = frozenset()
 
 
-class Merge:
+class IcebergMerge:
     """One merge of one span into the table as of one head."""
 
     def __init__(
         self,
         sink: TableSinkOptions,
         table: Table,
-        staged: Staged,
+        staged: IcebergStaged,
         spark: Callable[[], SparkSession],
     ) -> None:
         self._table, self._staged, self._new_session = table, staged, spark
@@ -75,14 +75,14 @@ class Merge:
             raise TransientError(
                 f"the columns of table {'.'.join(table.name())} were changed while rows were read"
             )
-        self._rules = Rules(sink.key, sink.soft, utc_now())
+        self._rules = IcebergRules(sink.key, sink.soft, utc_now())
         self._checked = {head(table)}
         self._tasks = self._candidates(table)
-        self.made = Merged()
+        self.made = IcebergMerged()
 
-    def again(self, table: Table) -> Merge:
+    def again(self, table: Table) -> IcebergMerge:
         """The same span merged into the table as it stands by now."""
-        merge = Merge(self._sink, table, self._staged, self._new_session)
+        merge = IcebergMerge(self._sink, table, self._staged, self._new_session)
         merge.run()
         return merge
 
@@ -93,7 +93,7 @@ class Merge:
     def run(self) -> None:
         """Writes the files. Raises TransientError when Spark fails."""
         reach("iceberg.merging")
-        rewriter = Rewriter(
+        rewriter = BucketRewriter(
             self._table.metadata,
             write_target(self._table),
             tuple(self._tasks),
@@ -104,7 +104,9 @@ class Merge:
         )
         results = _collect(self._places().mapInArrow(rewriter, "result binary"))
         files = [data_file(text, self._table) for one in results for text in one.files]
-        self.made = Merged(tuple(files), frozenset(path for one in results for path in one.gone))
+        self.made = IcebergMerged(
+            tuple(files), frozenset(path for one in results for path in one.gone)
+        )
 
     def _places(self) -> DataFrame:
         """The place of each staged row, by the file that holds its key or else a bucket below 0."""

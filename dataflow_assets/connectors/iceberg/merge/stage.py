@@ -43,7 +43,7 @@ NAMED = 200  # distinct values of a column up to which files are looked for by v
 _SYSTEM = (pa.field(AT, pa.int64()), pa.field(OP, pa.int8()), pa.field(ABSENT, pa.binary()))
 
 
-class Stage:
+class IcebergStage:
     """Stages the rows of one slice, inside a task."""
 
     def __init__(
@@ -132,13 +132,13 @@ def _text(kind: object, value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Staged:
+class IcebergStaged:
     """The staged files of a span, in order."""
 
     documents: tuple[dict[str, Any], ...]
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Staged:
+    def of(cls, texts: Sequence[str]) -> IcebergStaged:
         return cls(tuple(json.loads(text) for text in texts))
 
     @property

@@ -15,7 +15,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg.merge.match import (
-    Rules,
+    IcebergRules,
     fold,
     key_bytes,
     merge_rows,
@@ -114,14 +114,14 @@ class StagedKeys:
 
 
 @dataclass(frozen=True)
-class Rewriter:
+class BucketRewriter:
     """Takes (bucket, source, row) in order: rewrites file after file, and writes the inserts."""
 
     metadata: TableMetadata = field(repr=False)
     target: WriteTarget
     tasks: tuple[FileScanTask, ...] = field(repr=False)
     paths: tuple[str, ...]
-    rules: Rules
+    rules: IcebergRules
     target_bytes: int
     failpoint: Failpoint | None
 

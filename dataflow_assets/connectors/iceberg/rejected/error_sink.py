@@ -31,7 +31,7 @@ from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.replay import oldest, remove
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.table import create_table
-from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
@@ -173,10 +173,10 @@ class IcebergRejected(RejectedRows):
         )
 
 
-def _change(files: Sequence[DataFile]) -> Change:
+def _change(files: Sequence[DataFile]) -> TableChange:
     commit_id = uuid.uuid4().hex
     text = json.dumps({"commit": commit_id})
-    return Change(_PROPERTY, lambda _: text, commit_id, files)
+    return TableChange(_PROPERTY, lambda _: text, commit_id, files)
 
 
 def _layout(sink: TableSinkOptions, table: Table) -> list[str]:
@@ -227,17 +227,17 @@ def _is_of(row: Row, flow: str) -> bool:
     body = row.get(DATA) or whole_record(row)
     try:
         entry(body)
-        return decode_json(body, _Read).error.flow == flow
+        return decode_json(body, _IcebergRead).error.flow == flow
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return False
 
 
-class _Origin(msgspec.Struct):
+class _IcebergOrigin(msgspec.Struct):
     flow: str
 
 
-class _Read(msgspec.Struct):
-    error: _Origin
+class _IcebergRead(msgspec.Struct):
+    error: _IcebergOrigin
 
 
 def error_table(sink: TableSinkOptions) -> ErrorTable:

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, property_key
-from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
@@ -119,7 +119,7 @@ def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
     return [text for text in staged if text not in rejected], rejected
 
 
-class RejectedTable:
+class IcebergRejectedTable:
     """The driver's end: commits staged rejections before the rows of the same span."""
 
     def __init__(self, catalog: TableCatalog, sink: TableSinkOptions, target: Target) -> None:
@@ -156,7 +156,7 @@ class RejectedTable:
         commit_id = uuid.uuid4().hex
         text = json.dumps(note | {"commit": commit_id})
         self.committer = Committer(self._catalog, table)
-        self.committer.commit(Change(self._key, lambda _: text, commit_id, files))
+        self.committer.commit(TableChange(self._key, lambda _: text, commit_id, files))
         self._note = note
         reach("iceberg.rejected-committed")
 

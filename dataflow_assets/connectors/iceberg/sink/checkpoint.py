@@ -23,7 +23,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     parse,
     property_key,
 )
-from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
@@ -91,12 +91,12 @@ class CheckpointProperty:
         self.stored = found or self.stored
         return found.state if found else None
 
-    def change(self) -> Change:
+    def change(self) -> TableChange:
         """A change of the checkpoint that is still to be filled."""
-        return Change(self.key, lambda _: None)
+        return TableChange(self.key, lambda _: None)
 
     def commit(
-        self, step: StateChange, change: Change | None = None, *, fences: bool = False
+        self, step: StateChange, change: TableChange | None = None, *, fences: bool = False
     ) -> BranchState:
         """Moves the state by one step, in the table if there is one.
 

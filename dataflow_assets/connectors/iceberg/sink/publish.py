@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.iceberg.errors import translate_errors
-from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
-from dataflow_assets.connectors.iceberg.merge.stage import Staged
+from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, IcebergMerge
+from dataflow_assets.connectors.iceberg.merge.stage import IcebergStaged
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable, split
+from dataflow_assets.connectors.iceberg.rejected.table import IcebergRejectedTable, split
 from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
-from dataflow_assets.connectors.iceberg.table.commit import Change
+from dataflow_assets.connectors.iceberg.table.commit import TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import data_file
 from dataflow_assets.contracts import Receipt
 from dataflow_assets.errors import CheckpointRemoved, TakenOver, TransientError
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 MERGES = 5  # of one span, each on the head that another writer has left
 
 
-class Publisher:
+class IcebergPublisher:
     """Commits the spans of one session."""
 
     def __init__(
-        self, sink: TableSinkOptions, checkpoint: CheckpointProperty, rejected: RejectedTable
+        self, sink: TableSinkOptions, checkpoint: CheckpointProperty, rejected: IcebergRejectedTable
     ) -> None:
         self._sink, self._property, self._rejected = sink, checkpoint, rejected
-        self._merge: Merge | None = None
+        self._merge: IcebergMerge | None = None
 
     def stage(self, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]) -> None:
         """Merges the staged rows into new files on the head that the table has now."""
         data, _ = split([text for receipt in receipts for text in receipt.staged])
         self._merge = None
         if data:
-            staged = Staged.of(data)
+            staged = IcebergStaged.of(data)
             with translate_errors(self._sink, "merge into"):
-                self._merge = Merge(self._sink, self._property.table, staged, spark)
+                self._merge = IcebergMerge(self._sink, self._property.table, staged, spark)
                 self._merge.run()
             reach("iceberg.merged")
 
@@ -58,7 +58,7 @@ class Publisher:
         change = replace(self._property.change(), files=files, move_head=bool(files))
         return self._commit(step, change)
 
-    def _move(self, step: StateChange, merge: Merge) -> BranchState:
+    def _move(self, step: StateChange, merge: IcebergMerge) -> BranchState:
         """The commit that readers see; on the head that others have left, merged once more."""
         for _ in range(MERGES):
             made = merge.made
@@ -83,7 +83,7 @@ class Publisher:
             f"than they can be merged ({MERGES} times)"
         )
 
-    def _commit(self, step: StateChange, change: Change) -> BranchState:
+    def _commit(self, step: StateChange, change: TableChange) -> BranchState:
         try:
             return self._property.commit(step, change)
         except (TakenOver, CheckpointRemoved, HeadMoved):

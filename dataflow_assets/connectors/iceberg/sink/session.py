@@ -14,15 +14,15 @@ from dataflow_assets.connectors.iceberg import hint
 from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.maintenance.upkeep import Upkeep
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
+from dataflow_assets.connectors.iceberg.rejected.table import IcebergRejectedTable
 from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
-from dataflow_assets.connectors.iceberg.sink.publish import Publisher
+from dataflow_assets.connectors.iceberg.sink.publish import IcebergPublisher
 from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     others,
 )
-from dataflow_assets.connectors.iceberg.table.commit import Change
+from dataflow_assets.connectors.iceberg.table.commit import TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
@@ -53,8 +53,8 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
 
     def __init__(self, sink: TableSinkOptions, target: Target, run: Run) -> None:
         self._property = CheckpointProperty(sink, target, run)
-        self._rejected = RejectedTable(self._property.catalog, sink, target)
-        self._publisher = Publisher(sink, self._property, self._rejected)
+        self._rejected = IcebergRejectedTable(self._property.catalog, sink, target)
+        self._publisher = IcebergPublisher(sink, self._property, self._rejected)
         self._upkeep = (Upkeep(sink), Upkeep(sink)) if sink.keeps_itself else None
         super().__init__(sink, target, run)
 
@@ -136,7 +136,7 @@ class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark
         if committer is not None:
             rejected.after_commit(committer)
 
-    def _emptying(self) -> Change:
+    def _emptying(self) -> TableChange:
         """Takes every row out, on a head of which it is known that no other flow has rows in it."""
 
         def guard(table: Table) -> None:

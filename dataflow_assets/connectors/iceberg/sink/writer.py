@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.iceberg.addresses import slug
 from dataflow_assets.connectors.iceberg.errors import translate_errors
-from dataflow_assets.connectors.iceberg.merge.stage import Stage
+from dataflow_assets.connectors.iceberg.merge.stage import IcebergStage
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
@@ -84,8 +84,8 @@ class IcebergWriter(Writer):
         name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
         names = [*ticket.schema.names, *((time,) if (time := sink.traits.record_time) else ())]
         size = sink.target_file_size_bytes
-        self._rows: Stage | Appended = (
-            Stage(ticket.write_target, name, names, sink.key)
+        self._rows: IcebergStage | Appended = (
+            IcebergStage(ticket.write_target, name, names, sink.key)
             if sink.upsert_mode
             else Appended(file_writer(ticket.write_target, name, names, size))
         )

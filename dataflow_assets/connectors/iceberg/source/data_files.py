@@ -79,7 +79,7 @@ def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...
 
 
 @dataclass(frozen=True)
-class Changed:
+class IcebergChanged:
     """The files in which one snapshot differs from another one; `deletes` are new delete files."""
 
     added: tuple[DataFile, ...]
@@ -87,7 +87,7 @@ class Changed:
     deletes: tuple[DataFile, ...]
 
 
-def compare_snapshots(io: FileIO, older: Snapshot, newer: Snapshot) -> Changed:
+def compare_snapshots(io: FileIO, older: Snapshot, newer: Snapshot) -> IcebergChanged:
     """Compares two snapshots of a table; manifests that both have are not read."""
     before = {manifest.manifest_path: manifest for manifest in older.manifests(io)}
     after = {manifest.manifest_path: manifest for manifest in newer.manifests(io)}
@@ -96,7 +96,7 @@ def compare_snapshots(io: FileIO, older: Snapshot, newer: Snapshot) -> Changed:
     more = [new[path] for path in sorted(new.keys() - old.keys())]
     gone = [old[path] for path in sorted(old.keys() - new.keys())]
     data = DataFileContent.DATA
-    return Changed(
+    return IcebergChanged(
         tuple(file for file in more if file.content == data),
         tuple(file for file in gone if file.content == data),
         tuple(file for file in more if file.content != data),

@@ -28,7 +28,11 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.typedef import Identifier
 
 from dataflow_assets.connectors.iceberg.client import NessieCatalog, TableCommit
-from dataflow_assets.connectors.iceberg.source.data_files import MERGED, Changed, compare_snapshots
+from dataflow_assets.connectors.iceberg.source.data_files import (
+    MERGED,
+    IcebergChanged,
+    compare_snapshots,
+)
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.errors import TransientError
 
@@ -183,7 +187,7 @@ def _is_merged(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary[MERGED] is not None
 
 
-def _summary(snapshot: Snapshot, change: Changed) -> Summary:
+def _summary(snapshot: Snapshot, change: IcebergChanged) -> Summary:
     takes_away = bool(change.removed or change.deletes)
     operation = Operation.OVERWRITE if takes_away else Operation.APPEND
     total = snapshot.summary["total-records"] if snapshot.summary else None

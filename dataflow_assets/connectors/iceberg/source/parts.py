@@ -16,7 +16,7 @@ from dataflow_assets.records.decoding import decode_json
 MOST_FILES = 200  # ranges of one span: the sink's checkpoint records them all
 
 
-class Range(msgspec.Struct, frozen=True, omit_defaults=True):
+class IcebergRange(msgspec.Struct, frozen=True, omit_defaults=True):
     """Rows `low <= row < high` of one data file, counted before deletes are applied."""
 
     path: str
@@ -32,7 +32,7 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.high - self.low
 
 
-class Part(msgspec.Struct, frozen=True):
+class IcebergPart(msgspec.Struct, frozen=True):
     """What one task reads, in this order; `table` is the identity of the table.
 
     The columns are those of the moment of reading: who mends a table that was altered under a run
@@ -40,10 +40,10 @@ class Part(msgspec.Struct, frozen=True):
     """
 
     table: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[IcebergRange, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Part:
+    def parse(cls, text: str) -> IcebergPart:
         return decode_json(text, cls)
 
     def text(self) -> str:
@@ -51,7 +51,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class IcebergBounds:
     """The most that a part and a span may hold. `part_bytes` gives way to whole row groups."""
 
     parts: int
@@ -62,7 +62,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Piece:
+class IcebergPiece:
     """A snapshot, or what is left of it. `start` is inside it, or behind where nothing is to do.
 
     `stop`: where to end inside it; None: read it to its end.
@@ -98,17 +98,19 @@ class Piece:
             self.files[index].size(high - low) for index, low, high in self.remaining_files()
         )
 
-    def range(self, index: int, low: int, high: int) -> Range:
+    def range(self, index: int, low: int, high: int) -> IcebergRange:
         """A range of one of its files."""
         file, at = self.files[index], self.start
-        return Range(file.path, low, high, str(at.snapshot), at.sequence, file.deletes, file.values)
+        return IcebergRange(
+            file.path, low, high, str(at.snapshot), at.sequence, file.deletes, file.values
+        )
 
 
 @dataclass(frozen=True)
-class Cut:
+class IcebergCut:
     """Parts to read side by side, where a reader stands behind all of them, and what is left."""
 
-    parts: tuple[tuple[Range, ...], ...]
+    parts: tuple[tuple[IcebergRange, ...], ...]
     end: SnapshotPosition
     more: bool
 
@@ -116,7 +118,7 @@ class Cut:
 Groups = Callable[[SourceFile], Sequence[int]]
 
 
-def cut(pieces: Iterator[Piece], bounds: Bounds, groups: Groups) -> Cut | None:
+def cut(pieces: Iterator[IcebergPiece], bounds: IcebergBounds, groups: Groups) -> IcebergCut | None:
     """The next parts; None where there is nothing to do.
 
     A snapshot too long for one part is read alone, in parts side by side. Short ones are read in
@@ -130,39 +132,41 @@ def cut(pieces: Iterator[Piece], bounds: Bounds, groups: Groups) -> Cut | None:
     return _in_order(first, pieces, bounds)
 
 
-def _short(piece: Piece, bounds: Bounds, rows: int, size: int) -> bool:
+def _short(piece: IcebergPiece, bounds: IcebergBounds, rows: int, size: int) -> bool:
     most_rows, most_bytes = min(bounds.part_rows, bounds.rows), min(bounds.part_bytes, bounds.bytes)
     whole = sum(1 for _ in islice(piece.remaining_files(), MOST_FILES + 1)) <= MOST_FILES
     return whole and rows + piece.rows <= most_rows and size + piece.bytes <= most_bytes
 
 
-def _in_order(first: Piece, others: Iterator[Piece], bounds: Bounds) -> Cut:
+def _in_order(
+    first: IcebergPiece, others: Iterator[IcebergPiece], bounds: IcebergBounds
+) -> IcebergCut:
     ranges = [first.range(*one) for one in first.remaining_files()]
     rows, size, end = first.rows, first.bytes, first.end
     for piece in others:
         more = [piece.range(*one) for one in piece.remaining_files()]
         fits = _short(piece, bounds, rows, size) and len(ranges) + len(more) <= MOST_FILES
         if more and not fits:
-            return Cut((tuple(ranges),), end, more=True)
+            return IcebergCut((tuple(ranges),), end, more=True)
         ranges += more
         rows, size, end = rows + piece.rows, size + piece.bytes, piece.end
-    return Cut((tuple(ranges),), end, more=False)
+    return IcebergCut((tuple(ranges),), end, more=False)
 
 
-def _side_by_side(piece: Piece, bounds: Bounds, groups: Groups) -> Cut:
+def _side_by_side(piece: IcebergPiece, bounds: IcebergBounds, groups: Groups) -> IcebergCut:
     """Parts of one snapshot; the last one ends where a bound says so."""
     cutter = _Cutter(piece, bounds, groups)
-    parts: list[tuple[Range, ...]] = []
+    parts: list[tuple[IcebergRange, ...]] = []
     while len(parts) < bounds.parts and (part := tuple(cutter.part())):
         parts.append(part)
     reached = cutter.position()
-    return Cut(tuple(parts), reached or piece.end, more=reached is not None)
+    return IcebergCut(tuple(parts), reached or piece.end, more=reached is not None)
 
 
 class _Cutter:
     """Goes through the files of a piece, part by part."""
 
-    def __init__(self, piece: Piece, bounds: Bounds, groups: Groups) -> None:
+    def __init__(self, piece: IcebergPiece, bounds: IcebergBounds, groups: Groups) -> None:
         self._piece, self._bounds, self._groups = piece, bounds, groups
         self._left = deque(piece.remaining_files())
         self._files = self._rows = self._bytes = 0
@@ -175,7 +179,7 @@ class _Cutter:
         start = self._piece.start
         return replace(start, file=file, row=row, done=start.done + self._rows)
 
-    def part(self) -> Iterator[Range]:
+    def part(self) -> Iterator[IcebergRange]:
         """The next part; nothing where the piece ends or the span has no room."""
         rows = size = 0
         while self._left and self._files < MOST_FILES:
@@ -204,7 +208,7 @@ class _Cutter:
         by_bytes = file.rows_in(self._bounds.bytes - self._bytes)
         return min(self._bounds.rows - self._rows, max(by_bytes, not self._rows))
 
-    def _take(self, rows: int) -> Range:
+    def _take(self, rows: int) -> IcebergRange:
         index, low, high = self._left.popleft()
         if low + rows < high:
             self._left.appendleft((index, low + rows, high))

@@ -42,45 +42,49 @@ class SnapshotStep:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class IcebergAhead:
     """The steps, and why none comes after them although the table goes on."""
 
     steps: tuple[SnapshotStep, ...]
     blocked: str = ""
 
 
-def ahead(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot, rule: Rule) -> Ahead:
+def ahead(
+    metadata: TableMetadata, position: SnapshotPosition, head: Snapshot, rule: Rule
+) -> IcebergAhead:
     """From the position to the end of the head."""
     if position.snapshot is None:
-        return Ahead((_full(head),))
+        return IcebergAhead((_full(head),))
     begun: tuple[SnapshotStep, ...] = ()
     if position.scan is not None:
         known = metadata.snapshot_by_id(position.snapshot)
         if known is None:
-            return Ahead((), _loss(position, head))
+            return IcebergAhead((), _loss(position, head))
         begun = (SnapshotStep(position, known),)
     behind = replace(position, scan=None, file=0, row=0, done=0)
     try:
         history = between(metadata, behind, head)
     except Lost:
-        return Ahead(begun, _loss(behind, head))
+        return IcebergAhead(begun, _loss(behind, head))
     more = _apply_rule(history, behind, head, rule)
     return replace(more, steps=(*begun, *more.steps))
 
 
-def _apply_rule(history: History, position: SnapshotPosition, head: Snapshot, rule: Rule) -> Ahead:
+def _apply_rule(
+    history: History, position: SnapshotPosition, head: Snapshot, rule: Rule
+) -> IcebergAhead:
     rewrites = [one for one in history.changes if one.kind == "rewritten"]
     if rule == "rescan" and (rewrites or history.abandoned):
-        return Ahead((_full(head),))
+        return IcebergAhead((_full(head),))
     if rule == "fail" and history.abandoned:
-        return Ahead((), _refusal(_rolled_back(position, head)))
+        return IcebergAhead((), _refusal(_rolled_back(position, head)))
     if rule == "fail" and rewrites:
         kept = history.changes[: history.changes.index(rewrites[0])]
-        return Ahead(tuple(_steps(kept)), _refusal(str(rewrites[0])))
+        return IcebergAhead(tuple(_steps(kept)), _refusal(str(rewrites[0])))
     steps = tuple(_steps(history.changes))
     if history.abandoned:
         steps = _add_note(steps, _rolled_back(position, head), head)
-    return Ahead(steps)
+    return IcebergAhead(steps)
 
 
 def _steps(changes: Sequence[SnapshotChange]) -> Iterator[SnapshotStep]:

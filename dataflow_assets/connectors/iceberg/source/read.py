@@ -25,7 +25,7 @@ from pyiceberg.types import PrimitiveType
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
-from dataflow_assets.connectors.iceberg.source.parts import Part, Range
+from dataflow_assets.connectors.iceberg.source.parts import IcebergPart, IcebergRange
 from dataflow_assets.connectors.iceberg.source.projection import Values, project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
 from dataflow_assets.contracts import PartSlice, Slice, metadata_column
@@ -43,7 +43,7 @@ def read(
     Raises PermanentError where a file is gone, TransientError where the store is down.
     """
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-    part = Part.parse(piece.part)
+    part = IcebergPart.parse(piece.part)
     with translate_errors(source, "read"):
         reader = _Reader(_table(source, part))
         wanted = metadata if source.incremental_by_snapshot else frozenset()
@@ -56,7 +56,7 @@ def read(
             yield pa.RecordBatch.from_pylist([], typed_schema(reader.schema))
 
 
-def _table(source: TableSourceOptions, part: Part) -> Table:
+def _table(source: TableSourceOptions, part: IcebergPart) -> Table:
     name = ".".join(source.identifier)
     table = connect(source).table(source.identifier)
     if table is None:
@@ -66,7 +66,7 @@ def _table(source: TableSourceOptions, part: Part) -> Table:
     return table
 
 
-def _present(each: Range, reader: _Reader) -> Iterator[pa.RecordBatch]:
+def _present(each: IcebergRange, reader: _Reader) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader.rows(each)
     except FileNotFoundError as error:
@@ -78,7 +78,9 @@ def _present(each: Range, reader: _Reader) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _add_metadata(batch: pa.RecordBatch, each: Range, wanted: frozenset[str]) -> pa.RecordBatch:
+def _add_metadata(
+    batch: pa.RecordBatch, each: IcebergRange, wanted: frozenset[str]
+) -> pa.RecordBatch:
     """With the snapshot as metadata of each row."""
     values = {"snapshot_id": int(each.snapshot), "snapshot_sequence": each.sequence}
     for name in sorted(wanted & values.keys()):
@@ -88,7 +90,7 @@ def _add_metadata(batch: pa.RecordBatch, each: Range, wanted: frozenset[str]) ->
 
 
 @dataclass(frozen=True)
-class _File:
+class _IcebergFile:
     """An open data file, its columns told apart by field ids."""
 
     parquet: pq.ParquetFile
@@ -108,7 +110,7 @@ class _Reader:
     def _ids(self) -> set[int]:
         return {column.field_id for column in self.schema.fields}
 
-    def rows(self, each: Range) -> Iterator[pa.RecordBatch]:
+    def rows(self, each: IcebergRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in the order of the file."""
         deleted = self._deleted_rows(each)
         with self._table.io.new_input(each.path).open() as stream:
@@ -121,19 +123,19 @@ class _Reader:
                     place = {"file": constant(each.path, len(numbers)), "row": pa.array(numbers)}
                     yield with_place(rows, place)
 
-    def _open(self, parquet: pq.ParquetFile, each: Range) -> _File:
+    def _open(self, parquet: pq.ParquetFile, each: IcebergRange) -> _IcebergFile:
         names = self._table.metadata.name_mapping()
         schema = pyarrow_to_schema(parquet.schema_arrow, names, format_version=3)
         columns = [column.name for column in schema.fields if column.field_id in self._ids]
-        return _File(parquet, schema, columns, dict(self._values(each)))
+        return _IcebergFile(parquet, schema, columns, dict(self._values(each)))
 
-    def _values(self, each: Range) -> Iterator[tuple[int, Any]]:
+    def _values(self, each: IcebergRange) -> Iterator[tuple[int, Any]]:
         for field_id, digits in each.values.items():
             kind = self.schema.find_type(int(field_id)) if int(field_id) in self._ids else None
             if isinstance(kind, PrimitiveType):
                 yield int(field_id), from_bytes(kind, bytes.fromhex(digits))
 
-    def _deleted_rows(self, each: Range) -> npt.NDArray[np.int64]:
+    def _deleted_rows(self, each: IcebergRange) -> npt.NDArray[np.int64]:
         found = [self._positions(path, each.path) for path in each.deletes]
         return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
 
@@ -151,7 +153,7 @@ class _Reader:
             return found
 
 
-def _batches(file: _File, each: Range) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _batches(file: _IcebergFile, each: IcebergRange) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of a range with the numbers of their first rows; other row groups stay unread."""
     start = 0
     for group in range(file.parquet.metadata.num_row_groups):
@@ -168,7 +170,7 @@ def _batches(file: _File, each: Range) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = end
 
 
-def _group(file: _File, group: int) -> Iterator[pa.RecordBatch]:
+def _group(file: _IcebergFile, group: int) -> Iterator[pa.RecordBatch]:
     if file.columns:
         yield from file.parquet.iter_batches(ROWS_AT_ONCE, [group], file.columns)
         return

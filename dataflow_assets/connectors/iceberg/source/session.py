@@ -21,8 +21,14 @@ from dataflow_assets.connectors.iceberg.source.operator_checkpoint import (
     position_after,
     position_after_checkpoint,
 )
-from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
-from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
+from dataflow_assets.connectors.iceberg.source.parts import (
+    IcebergBounds,
+    IcebergCut,
+    IcebergPart,
+    IcebergPiece,
+    cut,
+)
+from dataflow_assets.connectors.iceberg.source.planning import IcebergAhead, SnapshotStep, ahead
 from dataflow_assets.connectors.iceberg.source.read import read
 from dataflow_assets.connectors.iceberg.table.position import BEGINNING, SnapshotPosition
 from dataflow_assets.contracts import (
@@ -138,17 +144,17 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
         return Span(()) if found is None else _span(table, found)
 
-    def _ahead(self, table: Table, start: SnapshotPosition, head: Snapshot) -> Ahead:
+    def _ahead(self, table: Table, start: SnapshotPosition, head: Snapshot) -> IcebergAhead:
         return ahead(table.metadata, start, head, self._source.on_source_rewrite)
 
     def _pieces(
-        self, table: Table, coming: Ahead, stop: SnapshotPosition | None
-    ) -> Iterator[Piece]:
+        self, table: Table, coming: IcebergAhead, stop: SnapshotPosition | None
+    ) -> Iterator[IcebergPiece]:
         for step in coming.steps:
             self._tell(step)
             here = stop if stop and stop.scan and stop.same_scan(step.start) else None
             if here is None or step.start.place < here.place:
-                yield Piece(step.start, self._listed(table, step), here)
+                yield IcebergPiece(step.start, self._listed(table, step), here)
 
     def _listed(self, table: Table, step: SnapshotStep) -> tuple[SourceFile, ...]:
         scan = step.start.scan
@@ -164,11 +170,13 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
             self._told.add(step.snapshot.snapshot_id)
             log.warning("flow %s: passed over: %s", self._flow, step.note)
 
-    def _bounds(self, limit: Limit) -> Bounds:
+    def _bounds(self, limit: Limit) -> IcebergBounds:
         source = self._source
         rows, size = source.max_rows_per_poll, source.max_bytes_per_poll
         parts = source.parallel_reads
-        return Bounds(parts, limit.records, limit.bytes, rows or _UNBOUNDED, size or _UNBOUNDED)
+        return IcebergBounds(
+            parts, limit.records, limit.bytes, rows or _UNBOUNDED, size or _UNBOUNDED
+        )
 
     def _groups(self, file: SourceFile) -> tuple[int, ...]:
         return row_groups(self._table.io, file)
@@ -205,9 +213,9 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         return {TABLE: found[0]} if found else {}
 
 
-def _span(table: Table, found: Cut) -> Span:
+def _span(table: Table, found: IcebergCut) -> Span:
     uuid = str(table.metadata.table_uuid)
-    parts = (Part(uuid, ranges).text() for ranges in found.parts)
+    parts = (IcebergPart(uuid, ranges).text() for ranges in found.parts)
     return Span.of_parts(found.end.text(), parts, full=found.more)
 
 

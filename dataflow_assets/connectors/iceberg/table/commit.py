@@ -29,7 +29,7 @@ from dataflow_assets.connectors.iceberg.errors import LOST
 from dataflow_assets.connectors.iceberg.table.lineage import COMMIT_ID
 from dataflow_assets.connectors.iceberg.table.manifest_files import added_since
 from dataflow_assets.connectors.iceberg.table.snapshot import (
-    Attempt,
+    IcebergAttempt,
     appending,
     asserting,
     emptying,
@@ -45,7 +45,7 @@ LOST_ANSWERS = 4
 
 
 @dataclass(frozen=True)
-class Change:
+class TableChange:
     """One change of the property `key`, with files or without, made at most once."""
 
     key: str
@@ -66,7 +66,7 @@ class Change:
     same_rows: bool = False
     """True: the files hold the rows of those that are gone, and readers need not look again."""
 
-    def putting(self, text: str) -> Change:
+    def putting(self, text: str) -> TableChange:
         """The same change, which puts a text that is known beforehand."""
         return replace(self, value=lambda _: text)
 
@@ -77,14 +77,14 @@ class Committer:
     def __init__(self, catalog: TableCatalog, table: Table) -> None:
         self.catalog = catalog
         self.table = catalog.begin(table)
-        self._attempts: list[Attempt] = []
+        self._attempts: list[IcebergAttempt] = []
         self._lost = False
         """True once an answer never came: what it was about may stand in the table or not."""
 
     def reload(self) -> None:
         self.table = self.catalog.load_table(self.table.name())
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: TableChange) -> None:
         """Makes the change exactly once, or raises.
 
         TransientError after too many conflicts or lost answers: then it may have been made, and
@@ -104,7 +104,7 @@ class Committer:
             if self._has_landed(change):
                 return
 
-    def _attempt(self, change: Change) -> Exception | None:
+    def _attempt(self, change: TableChange) -> Exception | None:
         try:
             attempt = self._prepare(change)
         except OSError:
@@ -131,7 +131,7 @@ class Committer:
         )
         return None
 
-    def _prepare(self, change: Change) -> Attempt:
+    def _prepare(self, change: TableChange) -> IcebergAttempt:
         change.guard(self.table)
         text = change.value(self.table.properties.get(change.key))
         update: TableUpdate = (
@@ -151,7 +151,7 @@ class Committer:
         tidy = not self._attempts
         return appending(self.table, change.files, notes, update, tidy=tidy)
 
-    def _has_landed(self, change: Change) -> bool:
+    def _has_landed(self, change: TableChange) -> bool:
         """The property names its commit and the one before; a snapshot names its own."""
         if change.commit_id in self.table.properties.get(change.key, ""):
             return True
@@ -165,7 +165,7 @@ class Committer:
             shown = {snapshot.manifest_list for snapshot in self.table.metadata.snapshots}
             self._delete([] if shown.intersection(refused) else refused)
 
-    def _drop_unasked(self, change: Change) -> None:
+    def _drop_unasked(self, change: TableChange) -> None:
         """Deletes the data files of a change that no request has named: the store may be full."""
         if not self._attempts and not self._lost:
             self._delete([file.file_path for file in change.files])

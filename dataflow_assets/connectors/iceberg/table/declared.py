@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from dataflow_assets.connectors.iceberg.layout import parse_term
-from dataflow_assets.connectors.iceberg.options import OWN_IDS, Declared, Registered
+from dataflow_assets.connectors.iceberg.options import OWN_IDS, IcebergDeclared, Registered
 from dataflow_assets.connectors.iceberg.table import registered
 from dataflow_assets.connectors.iceberg.table.difference import (
     ALLOWED,
@@ -42,7 +42,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 TRIES = 10  # of several drivers that change the table at the same time
 
 
-def compare(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
+def compare(declared: IcebergDeclared, table: Table | None) -> tuple[Schema, list[Difference]]:
     """The columns that the table is to have, and what cannot be done to it.
 
     Called on the driver by whoever opens the table, and by `dataflow check`.
@@ -58,19 +58,23 @@ def compare(declared: Declared, table: Table | None) -> tuple[Schema, list[Diffe
     return schema, [*found, *(_differences(table, declared, schema) if table else ())]
 
 
-def _declared_schema(declared: Declared, table: Table | None) -> tuple[Schema, list[Difference]]:
+def _declared_schema(
+    declared: IcebergDeclared, table: Table | None
+) -> tuple[Schema, list[Difference]]:
     if isinstance(declared.columns, Registered):
         return registered.merge_versions(declared.columns, table)
     return Schema.model_validate_json(declared.columns), []
 
 
-def versions(declared: Declared | None) -> tuple[int, ...]:
+def versions(declared: IcebergDeclared | None) -> tuple[int, ...]:
     """Those of a registry's subject; none where the columns are in the declaration itself."""
     columns = declared.columns if declared is not None else ""
     return registered.versions(columns) if isinstance(columns, Registered) else ()
 
 
-def open_table(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
+def open_table(
+    catalog: TableCatalog, identifier: tuple[str, ...], declared: IcebergDeclared
+) -> Table:
     """The table as it is declared: made where it is missing, changed where that is allowed.
 
     Raises PermanentError where the declaration asks for more than that.
@@ -100,7 +104,7 @@ def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
 
 
 def _make(
-    catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared, schema: Schema
+    catalog: TableCatalog, identifier: tuple[str, ...], declared: IcebergDeclared, schema: Schema
 ) -> None:
     spec = _spec(declared, schema)
     metadata = TableMetadataV2.model_validate(
@@ -120,7 +124,7 @@ def _make(
     catalog.first(identifier, metadata)
 
 
-def _spec(declared: Declared, schema: Schema) -> PartitionSpec:
+def _spec(declared: IcebergDeclared, schema: Schema) -> PartitionSpec:
     return partition_spec(schema, map(parse_term, declared.partitions))
 
 
@@ -154,7 +158,7 @@ def _refusal(identifier: Sequence[str], found: Sequence[Difference]) -> str:
     )
 
 
-def _differences(table: Table, declared: Declared, wanted: Schema) -> Iterator[Difference]:
+def _differences(table: Table, declared: IcebergDeclared, wanted: Schema) -> Iterator[Difference]:
     """Everything that the declaration asks for and that cannot be done to the table."""
     if _terms(table.spec()) != _terms(_spec(declared, wanted)):
         scheme = _scheme(table.spec(), table.schema())

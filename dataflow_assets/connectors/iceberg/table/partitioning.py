@@ -10,7 +10,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
-from dataflow_assets.connectors.iceberg.layout import Order, Term
+from dataflow_assets.connectors.iceberg.layout import IcebergOrder, Term
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
 
@@ -31,7 +31,7 @@ def partition_spec(schema: Schema, terms: Iterable[Term]) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def sort_order(schema: Schema, orders: Iterable[Order]) -> SortOrder:
+def sort_order(schema: Schema, orders: Iterable[IcebergOrder]) -> SortOrder:
     """Raises PermanentError for a column that is missing or has no order."""
     fields = []
     for order in orders:

@@ -69,7 +69,7 @@ def merge_versions(registered: Registered, table: Table | None) -> tuple[Schema,
         where = f"version {number} of subject {registered.subject}"
         version = client.version(registered.subject, number)
         found = _columns(version, registered.kind, f"{client}: {where}")
-        merge = Merge(ids, where)
+        merge = _SchemaMerge(ids, where)
         known = merge.fields(known, found, "")
         differences += merge.differences
     return _with_own(known or [], registered), differences
@@ -113,7 +113,7 @@ def _with_own(fields: Sequence[NestedField], registered: Registered) -> Schema:
 
 
 @dataclass
-class Merge:
+class _SchemaMerge:
     """One version's fields, taken into those that are known."""
 
     ids: Iterator[int]

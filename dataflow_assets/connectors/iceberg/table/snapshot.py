@@ -34,7 +34,7 @@ from dataflow_assets.connectors.iceberg.table.manifest_files import (
 
 
 @dataclass
-class Attempt:
+class IcebergAttempt:
     """One request as it is sent, and what became of it."""
 
     updates: tuple[TableUpdate, ...]
@@ -64,11 +64,11 @@ def total_records(table: Table) -> int | None:
     return None if hidden else int(summary["total-records"])
 
 
-def asserting(table: Table, *updates: TableUpdate) -> Attempt:
+def asserting(table: Table, *updates: TableUpdate) -> IcebergAttempt:
     """Updates that fail unless the table still has the head that was seen."""
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
     unmoved = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head(table)})
-    return Attempt(updates, (same, unmoved), table.metadata.next_sequence_number() - 1)
+    return IcebergAttempt(updates, (same, unmoved), table.metadata.next_sequence_number() - 1)
 
 
 def appending(
@@ -77,7 +77,7 @@ def appending(
     notes: dict[str, str],
     *updates: TableUpdate,
     tidy: bool = True,
-) -> Attempt:
+) -> IcebergAttempt:
     """The same with a new snapshot that adds the files; no files make a snapshot too.
 
     `tidy` merges small manifests once there are many, as every commit leaves one.
@@ -99,7 +99,7 @@ def replacing(
     notes: dict[str, str],
     *updates: TableUpdate,
     operation: Operation = Operation.OVERWRITE,
-) -> Attempt:
+) -> IcebergAttempt:
     """The same with a new snapshot that adds the files and takes those of the paths out."""
     snapshot_id = table.metadata.new_snapshot_id()
     entries = [added_entry(snapshot_id, file) for file in files]
@@ -117,7 +117,7 @@ def replacing(
     return _snapshot(table, snapshot_id, entries, others, summary, *updates, operation=operation)
 
 
-def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> Attempt:
+def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> IcebergAttempt:
     """The same with a new snapshot that lists every file as deleted."""
     snapshot_id = table.metadata.new_snapshot_id()
     removed: list[DataFile] = []
@@ -154,7 +154,7 @@ def _snapshot(  # noqa: PLR0913 - one snapshot's whole story
     summary: Summary,
     *updates: TableUpdate,
     operation: Operation | None = None,
-) -> Attempt:
+) -> IcebergAttempt:
     """`operation`: where it is another one than that by which PyIceberg counts totals."""
     written = write(table, snapshot_id, entries, others)
     current = table.metadata.snapshot_by_name(MAIN_BRANCH)

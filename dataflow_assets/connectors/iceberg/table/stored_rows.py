@@ -24,7 +24,7 @@ from dataflow_assets.formats.structs import nulls, struct_of
 ROWS_AT_ONCE = 32_768
 
 
-class Unreadable(Exception):
+class IcebergUnreadable(Exception):
     """The file cannot be read so: it has no field ids, or lacks a column that must have values."""
 
 
@@ -44,7 +44,7 @@ def live_rows(
                 io, task.file.file_path, schema, _fields_with_values(metadata, columns)
             )
             yield from (batch.select(list(names)) for batch in found)
-        except Unreadable:
+        except IcebergUnreadable:
             pass
         else:
             return
@@ -90,7 +90,7 @@ def stored_rows(
 def _id(field: pa.Field) -> int:
     number = (field.metadata or {}).get(FIELD_ID)
     if number is None:
-        raise Unreadable(f"{field.name} has no field id")
+        raise IcebergUnreadable(f"{field.name} has no field id")
     return int(number)
 
 
@@ -98,7 +98,7 @@ def _check(have: pa.Field | None, want: pa.Field, needed: frozenset[int]) -> Non
     """Looks at all that is inside, before anything is read."""
     if have is None:
         if not want.nullable or _id(want) in needed:
-            raise Unreadable(f"{want.name} is missing")
+            raise IcebergUnreadable(f"{want.name} is missing")
         return
     if pa.types.is_nested(want.type):
         held = {_id(inner): inner for inner in _inside(have.type)}

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, KafkaRules, TopicAdmin
 from dataflow_assets.connectors.kafka.errors import meaning, prefix_errors
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import Peek
@@ -52,7 +52,7 @@ def prepare_topic(admin: TopicAdmin, replicas: int | None) -> None:
         )
 
 
-def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
+def outgoing(topic: str, one: ErrorRecord, rules: KafkaRules | None) -> Outgoing:
     """The entry as a record. Raises PermanentError where it is larger than the topic takes."""
     reading = str(one.reading).encode()
     headers = [("flow", one.flow.encode()), ("metadata", one.metadata), (_READING, reading)]

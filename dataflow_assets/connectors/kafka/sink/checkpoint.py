@@ -12,9 +12,9 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, TopicAdmin
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     FAMILY,
-    Head,
+    KafkaHead,
+    KafkaStored,
     PartitionCheckpoint,
-    Stored,
     load_checkpoint,
     load_head,
     side_topic,
@@ -36,7 +36,7 @@ _CONFIG = {
 }
 
 
-class _Kept(threading.local):
+class _KafkaKept(threading.local):
     """What a thread has used stays warm for its next session."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Kept(threading.local):
         )
 
 
-_kept = _Kept()
+_kept = _KafkaKept()
 
 
 class CheckpointTopic:
@@ -73,10 +73,10 @@ class CheckpointTopic:
         if self._topic_admin.find() is None:
             self._topic_admin.make(1, BROKERS_OWN, _CONFIG)
 
-    def grow(self, head: Head) -> None:
+    def grow(self, head: KafkaHead) -> None:
         self._topic_admin.grow(1 + len(head.slots))
 
-    def look(self) -> Stored | None:
+    def look(self) -> KafkaStored | None:
         """All of it, as far as it is decided within a moment; None where there is nothing."""
         if self._topic_admin.find() is None:
             return None
@@ -84,16 +84,16 @@ class CheckpointTopic:
         if found.value is None:
             return None
         head = load_head(found.value)
-        return Stored(head, self.checkpoints(head, LOOK_SECONDS)[0])
+        return KafkaStored(head, self.checkpoints(head, LOOK_SECONDS)[0])
 
-    def head(self) -> Head | None:
+    def head(self) -> KafkaHead | None:
         """The head, once what is on its way has arrived; None for a new branch.
 
         Raises TransientError where a driver's transaction stays open.
         """
         return self._settled_record(0, load_head)
 
-    def replayed_head(self) -> Head | None:
+    def replayed_head(self) -> KafkaHead | None:
         """The head of the branch whose rejected records this one takes back, if it does."""
         if not self._target.branch.endswith(REPLAY):
             return None
@@ -106,7 +106,7 @@ class CheckpointTopic:
         return self._settled_record(slot, load_checkpoint)
 
     def checkpoints(
-        self, head: Head, patience: float
+        self, head: KafkaHead, patience: float
     ) -> tuple[dict[str, PartitionCheckpoint], list[str]]:
         """By source partition; and the partitions whose last transaction is not decided yet."""
         names = {slot: name for name, slot in head.slots.items()}
@@ -116,7 +116,7 @@ class CheckpointTopic:
         }
         return checkpoints, [names[slot] for slot, one in found.items() if not one.settled]
 
-    def owned_head(self, epoch: int) -> Head:
+    def owned_head(self, epoch: int) -> KafkaHead:
         """The head, which must carry this epoch; TakenOver when another run has it."""
         head = self.head()
         if head is None:

@@ -66,19 +66,19 @@ class PartitionCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     committed_at: datetime | None = None
 
 
-class Intent(msgspec.Struct, frozen=True):
+class KafkaIntent(msgspec.Struct, frozen=True):
     """The parts of a bounded read as [partition, after, upto, part]."""
 
     parts: list[tuple[str, str | None, str, str]]
 
     @classmethod
-    def of(cls, parts: Iterable[PartSlice]) -> Intent | None:
+    def of(cls, parts: Iterable[PartSlice]) -> KafkaIntent | None:
         """None where there is nothing to record."""
         found = [(p.partition, p.after, p.upto, p.part) for p in parts]
         return cls(found) if found else None
 
 
-class Head(msgspec.Struct, frozen=True, omit_defaults=True):
+class KafkaHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """The driver's record."""
 
     generation: str
@@ -94,7 +94,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str | None = None
     manifest: str = ""
     serial: int = 0
-    intent: Intent | None = None
+    intent: KafkaIntent | None = None
     emptied: dict[str, int] | None = None
     """Offsets below which the topic is to be emptied: what a crash must not leave undone."""
     committed_at: datetime | None = None
@@ -103,7 +103,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     keys: str = ""
     """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
-    def take(self, run: Run, flow: str) -> Head:
+    def take(self, run: Run, flow: str) -> KafkaHead:
         return msgspec.structs.replace(
             self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
         )
@@ -112,17 +112,17 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     def parts(self) -> tuple[PartSlice, ...]:
         return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
 
-    def with_slots(self, span: Span) -> Head:
+    def with_slots(self, span: Span) -> KafkaHead:
         """Every partition of the span has a slot of its own; slots are never given to another."""
         new = [s.partition for s in span.slices if s.partition not in self.slots]
         numbered = {name: len(self.slots) + 1 + i for i, name in enumerate(dict.fromkeys(new))}
         return msgspec.structs.replace(self, slots=self.slots | numbered)
 
 
-class Stored(msgspec.Struct, frozen=True):
+class KafkaStored(msgspec.Struct, frozen=True):
     """Everything that is stored for one branch; checkpoints by source partition."""
 
-    head: Head
+    head: KafkaHead
     checkpoints: Mapping[str, PartitionCheckpoint] = {}
 
     @property
@@ -165,7 +165,7 @@ class Stored(msgspec.Struct, frozen=True):
         of_intent = self.head.intent is not None and checkpoint.serial == self.head.serial
         return checkpoint.position if of_intent else base
 
-    def restart(self, positions: Positions, source: str | None, target: str | None) -> Head:
+    def restart(self, positions: Positions, source: str | None, target: str | None) -> KafkaHead:
         return msgspec.structs.replace(
             self.head,
             generation=new_generation(),
@@ -183,14 +183,14 @@ def new_generation() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def dump(record: Head | PartitionCheckpoint) -> bytes:
+def dump(record: KafkaHead | PartitionCheckpoint) -> bytes:
     """As the value of a Kafka record."""
     return msgspec.json.encode(record)
 
 
-def load_head(value: bytes) -> Head:
+def load_head(value: bytes) -> KafkaHead:
     """From the value of a Kafka record."""
-    return decode_json(value, Head)
+    return decode_json(value, KafkaHead)
 
 
 def load_checkpoint(value: bytes) -> PartitionCheckpoint:

@@ -9,7 +9,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import PATIENCE, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
-from dataflow_assets.connectors.kafka.sink.checkpoint_records import Head
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import KafkaHead
 from dataflow_assets.contracts import Target, refuse_shared
 from dataflow_assets.errors import PermanentError
 
@@ -35,7 +35,7 @@ def ends(
     return {str(partition): high for partition, high in highs.items()}
 
 
-def delete(side_topic: CheckpointTopic, name: str, head: Head) -> None:
+def delete(side_topic: CheckpointTopic, name: str, head: KafkaHead) -> None:
     """Deletes the records below the offsets in the head; whoever opens next repeats it.
 
     Called by the session on the driver, where a head has such offsets.

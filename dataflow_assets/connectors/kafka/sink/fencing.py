@@ -26,7 +26,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
-from dataflow_assets.connectors.kafka.sink.checkpoint_records import PartitionCheckpoint, Stored
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
+    KafkaStored,
+    PartitionCheckpoint,
+)
 from dataflow_assets.contracts import (
     PartSlice,
     Position,
@@ -43,7 +46,7 @@ class Claim:
     """One slice against head and checkpoint of its partition."""
 
     piece: Slice
-    stored: Stored
+    stored: KafkaStored
 
     @classmethod
     def read(cls, side_topic: CheckpointTopic, ticket: Ticket, piece: Slice) -> Claim:
@@ -57,7 +60,7 @@ class Claim:
         slot = head.slots.get(piece.partition)
         checkpoint = None if slot is None else side_topic.checkpoint(slot)
         checkpoints = {} if checkpoint is None else {piece.partition: checkpoint}
-        found = cls(piece, Stored(head, checkpoints))
+        found = cls(piece, KafkaStored(head, checkpoints))
         check_planned(ticket.target.flow, piece, found.position)
         return found
 
@@ -80,4 +83,4 @@ class Claim:
         checkpoint = PartitionCheckpoint(
             head.generation, position, head.serial, epoch, totals, utc_now()
         )
-        return Claim(self.piece, Stored(head, {self.piece.partition: checkpoint}))
+        return Claim(self.piece, KafkaStored(head, {self.piece.partition: checkpoint}))

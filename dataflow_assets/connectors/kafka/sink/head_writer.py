@@ -13,10 +13,10 @@ import threading
 from msgspec.structs import replace
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.producer import Fenced, Transaction
+from dataflow_assets.connectors.kafka.producer import Fenced, KafkaTransaction
 from dataflow_assets.connectors.kafka.sink import checkpoint_records
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
-from dataflow_assets.connectors.kafka.sink.checkpoint_records import HEAD, Head, producer_of
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import HEAD, KafkaHead, producer_of
 from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import Run, Target
@@ -30,7 +30,7 @@ _DRIVER = {
     "compression.type": "lz4",
 }
 _lock = threading.Lock()
-_kept: dict[tuple[int, object], Transaction] = {}  # the one used last comes last
+_kept: dict[tuple[int, object], KafkaTransaction] = {}  # the one used last comes last
 
 
 class HeadWriter:
@@ -42,7 +42,7 @@ class HeadWriter:
         self._cluster, self._side_topic, self._target = cluster, side_topic, target
         self._closed = False
 
-    def take(self, run: Run) -> Head:
+    def take(self, run: Run) -> KafkaHead:
         """Takes a new epoch; the driver before can write no head from here on.
 
         Raises what `CheckpointTopic.head` and a transaction raise.
@@ -58,17 +58,19 @@ class HeadWriter:
         self.epoch = head.epoch
         return head
 
-    def _head(self) -> Head:
+    def _head(self) -> KafkaHead:
         """Returns what is stored, or the first one of a new branch.
 
         Rejected records are taken back with the keys of their flow, which change when its topic is
         emptied.
         """
-        head = self._side_topic.head() or Head(checkpoint_records.new_generation(), keys=CURRENT)
+        head = self._side_topic.head() or KafkaHead(
+            checkpoint_records.new_generation(), keys=CURRENT
+        )
         flow = self._side_topic.replayed_head()
         return head if flow is None else replace(head, keys=flow.keys)
 
-    def write(self, head: Head) -> None:
+    def write(self, head: KafkaHead) -> None:
         """Stores the head. Raises TakenOver where another run has the branch by now."""
         assert not self._closed, "a session that was closed is used again"  # noqa: S101
         self._write_with(_take(self) or self._renew(), head)
@@ -84,10 +86,10 @@ class HeadWriter:
         if producer is not None:
             producer.close()
 
-    def _take(self, name: str) -> Transaction:
-        return Transaction(self._cluster, name, _DRIVER)
+    def _take(self, name: str) -> KafkaTransaction:
+        return KafkaTransaction(self._cluster, name, _DRIVER)
 
-    def _renew(self) -> Transaction:
+    def _renew(self) -> KafkaTransaction:
         """Our producer again, which was closed for those of others.
 
         It would fence whoever has taken the branch over, so we look first; and again once nothing
@@ -102,7 +104,7 @@ class HeadWriter:
             raise
         return producer
 
-    def _write_with(self, producer: Transaction, head: Head) -> None:
+    def _write_with(self, producer: KafkaTransaction, head: KafkaHead) -> None:
         try:
             producer.begin()
             producer.send(Outgoing(self._side_topic.topic, checkpoint_records.dump(head), HEAD), 0)
@@ -115,13 +117,13 @@ class HeadWriter:
         _give(self, producer)
 
 
-def _take(writer: HeadWriter) -> Transaction | None:
+def _take(writer: HeadWriter) -> KafkaTransaction | None:
     """The writer's producer, if it is still there."""
     with _lock:
         return _kept.pop((os.getpid(), writer), None)
 
 
-def _give(writer: HeadWriter, producer: Transaction) -> None:
+def _give(writer: HeadWriter, producer: KafkaTransaction) -> None:
     """Keeps it for the writer's next head, and closes the one that waits longest."""
     with _lock:
         _kept[os.getpid(), writer] = producer

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.kafka.connection import NAME
-from dataflow_assets.connectors.kafka.create_topic import Rules
+from dataflow_assets.connectors.kafka.create_topic import KafkaRules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import FAMILY
 from dataflow_assets.connectors.kafka.sink.key_spelling import has_old_keys
@@ -23,7 +23,7 @@ from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import value_of
 from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse, text_form
 
-RulesOf = Callable[[str], Rules | None]
+RulesOf = Callable[[str], KafkaRules | None]
 Read = Callable[[Any], bytes | None]
 
 
@@ -185,7 +185,7 @@ def last_changes(records: Iterable[Outgoing], most: int) -> Iterator[Outgoing]:
     yield from waiting.values()
 
 
-def _check_time(topic: str, timestamp: int, rules: Rules) -> None:
+def _check_time(topic: str, timestamp: int, rules: KafkaRules) -> None:
     """Raises RejectedRecord for a time that the broker would refuse, with all records beside it."""
     ahead = timestamp - time.time_ns() // 1_000_000
     for most, distance, way in ((rules.before, -ahead, "before"), (rules.after, ahead, "after")):

@@ -22,9 +22,9 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import (
     CheckpointTopic,
 )
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
-    Head,
-    Intent,
-    Stored,
+    KafkaHead,
+    KafkaIntent,
+    KafkaStored,
     load_checkpoint,
 )
 from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
@@ -63,7 +63,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         self._heads = HeadWriter(sink.cluster(), self._side_topic, target)
         self._topic: Topic | None = None
         self._values = sink.value_schema(sink.topic)
-        self._stored: Stored
+        self._stored: KafkaStored
         try:
             self._open()
         except BaseException:
@@ -142,7 +142,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         head = self._stored.head.with_slots(divided)
         self._side_topic.grow(head)
         # The same serial: what is committed of this intent stays so.
-        self._write(msgspec.structs.replace(head, intent=Intent.of(intent_of(divided))))
+        self._write(msgspec.structs.replace(head, intent=KafkaIntent.of(intent_of(divided))))
         return divided
 
     @override
@@ -168,7 +168,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         failpoints.reach("kafka.finish")
         mine = [r for r in receipts if r.branch == self._target.branch and r.staged]
         moved = {r.partition: load_checkpoint(r.staged[0].encode()) for r in mine}
-        self._stored = Stored(self._stored.head, {**self._stored.checkpoints, **moved})
+        self._stored = KafkaStored(self._stored.head, {**self._stored.checkpoints, **moved})
         if any(isinstance(piece, PartSlice) for piece in span.slices):
             self._finish_parts(source)
         elif missed := gaps(span, self.checkpoint.positions):  # markers, and no records
@@ -187,7 +187,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
 
     def _open(self) -> None:
         self._side_topic.prepare()
-        self._stored = Stored(self._heads.take(self._run))
+        self._stored = KafkaStored(self._heads.take(self._run))
         self._reload()
         self._empty()
         # One that has rows of ours is missed for a while before it is made, and filled, once more.
@@ -209,7 +209,7 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
             self._heads.end(partition)
         if open_:
             checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, patience)
-        self._stored = Stored(self._stored.head, checkpoints)
+        self._stored = KafkaStored(self._stored.head, checkpoints)
         return open_
 
     def _fence(self) -> None:
@@ -220,10 +220,10 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         if open_ := self._reload(WAIT_SECONDS):
             raise self._side_topic.open_transaction(self._stored.head.slots[open_[0]])
 
-    def _head_for(self, span: Span) -> Head:
+    def _head_for(self, span: Span) -> KafkaHead:
         """The head as this span needs it."""
         head = self._stored.head.with_slots(span)
-        intent = Intent.of(intent_of(span))
+        intent = KafkaIntent.of(intent_of(span))
         starts = unknown_starts(span, self.checkpoint.positions)
         return msgspec.structs.replace(
             head,
@@ -243,9 +243,9 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
         moved = {"base": dict(base), "intent": None, "committed_at": utc_now()}
         self._write(msgspec.structs.replace(self._stored.head, **moved))
 
-    def _write(self, head: Head) -> None:
+    def _write(self, head: KafkaHead) -> None:
         self._heads.write(head)
-        self._stored = Stored(head, self._stored.checkpoints)
+        self._stored = KafkaStored(head, self._stored.checkpoints)
 
     def _ends(self) -> dict[str, int]:
         return empty_topic.ends(self._side_topic, self._topic, self._sink, self._target)

@@ -16,9 +16,9 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import PATIENCE
-from dataflow_assets.connectors.kafka.create_topic import HiddenTopic, Rules
+from dataflow_assets.connectors.kafka.create_topic import HiddenTopic, KafkaRules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
-from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Transaction
+from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, KafkaTransaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors, outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import dump, producer_of
@@ -52,7 +52,7 @@ class KafkaWriter(SliceTransaction):
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic, sink.topic))
         self._routing = self._make_routing(ticket)
-        self._producer: Transaction | None = None
+        self._producer: KafkaTransaction | None = None
         self._claim: Claim
 
     def _make_routing(self, ticket: Ticket) -> Routing:
@@ -63,7 +63,7 @@ class KafkaWriter(SliceTransaction):
     @override
     def begin(self) -> None:
         name = producer_of(self._target, self._piece.partition)
-        self._producer = Transaction(self._cluster, name, self._settings())
+        self._producer = KafkaTransaction(self._cluster, name, self._settings())
         self._claim = Claim.read(self._side_topic, self._ticket, self._piece)
         self._check_topic(self._claim)
         self._producer.begin()
@@ -114,7 +114,7 @@ class KafkaWriter(SliceTransaction):
         checkpoint = self._claim.checkpoint if self._begun else None
         return (dump(checkpoint).decode(),) if checkpoint else ()
 
-    def _producing(self) -> Transaction:
+    def _producing(self) -> KafkaTransaction:
         assert self._producer is not None, "a writer that ended is used again"  # noqa: S101
         return self._producer
 
@@ -177,7 +177,7 @@ class KafkaWriter(SliceTransaction):
             raise
 
 
-def _rules_of_record(rules: RulesOf, own: str, topic: str) -> Rules | None:
+def _rules_of_record(rules: RulesOf, own: str, topic: str) -> KafkaRules | None:
     """A topic that a record alone names, and that this client may not see, counts as missing."""
     try:
         return rules(topic)
@@ -187,7 +187,7 @@ def _rules_of_record(rules: RulesOf, own: str, topic: str) -> Rules | None:
         return None
 
 
-def _rules(side_topic: CheckpointTopic, own: str, topic: str) -> Rules | None:
+def _rules(side_topic: CheckpointTopic, own: str, topic: str) -> KafkaRules | None:
     admin = side_topic.about(topic)
     there = admin.find(PATIENCE if topic == own else 0.0)  # the driver has seen its own
     return admin.rules() if there is not None else None

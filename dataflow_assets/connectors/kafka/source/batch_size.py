@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from dataflow_assets.connectors.kafka.peek import Seen
+from dataflow_assets.connectors.kafka.peek import KafkaSeen
 from dataflow_assets.contracts import Limit
 
 LARGEST = 1024 * 1024  # bytes; the broker's own bound for a batch of records
-Look = Callable[[Mapping[int, int], float], dict[int, list[Seen]]]
+Look = Callable[[Mapping[int, int], float], dict[int, list[KafkaSeen]]]
 
 BELIEVED_SECONDS = 5.0
 GROWTH = 16  # times larger than they were: records of a backlog are judged again, a few are not

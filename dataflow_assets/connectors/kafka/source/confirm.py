@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.client import KafkaBroker
 from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.errors import DataflowError
@@ -13,7 +13,7 @@ Planned = tuple[str, str]
 """A topic's name and its id."""
 
 # Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
-_brokers = WarmClients[Broker](refused=lambda broker: broker.is_denied)
+_brokers = WarmClients[KafkaBroker](refused=lambda broker: broker.is_denied)
 
 
 def confirm(cluster: Cluster, topic: str, identity: str) -> None:
@@ -39,7 +39,7 @@ def refusals(cluster: Cluster, planned: Collection[Planned]) -> dict[Planned, Da
     return {one: reason for one, reason in reasons.items() if reason is not None}
 
 
-def _reason(broker: Broker, identity: str) -> DataflowError | None:
+def _reason(broker: KafkaBroker, identity: str) -> DataflowError | None:
     try:
         broker.same(identity)
     except DataflowError as error:
@@ -47,5 +47,5 @@ def _reason(broker: Broker, identity: str) -> DataflowError | None:
     return None
 
 
-def _broker(cluster: Cluster, topic: str) -> Broker:
-    return _brokers.of(cluster, lambda: Broker(cluster, topic)).about(topic)
+def _broker(cluster: Cluster, topic: str) -> KafkaBroker:
+    return _brokers.of(cluster, lambda: KafkaBroker(cluster, topic)).about(topic)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from dataflow_assets.connectors.kafka.client import PATIENCE, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.client import PATIENCE, KafkaBroker, Place, Topic
 from dataflow_assets.connectors.kafka.topics import Offsets, describe, offsets
 from dataflow_assets.errors import DataflowError, outcome
 
@@ -19,7 +19,7 @@ SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id a
 class CurrentTopic:
     """One topic and the connection to its cluster."""
 
-    def __init__(self, broker: Broker, topic: Topic) -> None:
+    def __init__(self, broker: KafkaBroker, topic: Topic) -> None:
         self.broker = broker
         self._topic = topic
         self._described = time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from dataflow_assets.connectors.kafka.client import LATEST, Bounds, Broker, Topic
+from dataflow_assets.connectors.kafka.client import LATEST, KafkaBounds, KafkaBroker, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source import leader_epochs
 from dataflow_assets.connectors.kafka.source.leader_epochs import SeenEpoch
@@ -36,12 +36,14 @@ class LossCheck:
     What is lost ends the run with a PermanentError, or is logged once (`onDataLoss: continue`).
     """
 
-    def __init__(self, source: KafkaSourceOptions, flow: str, broker: Broker, mark: str) -> None:
+    def __init__(
+        self, source: KafkaSourceOptions, flow: str, broker: KafkaBroker, mark: str
+    ) -> None:
         self._source, self._flow, self._broker, self._mark = source, flow, broker, mark
         self._known: dict[int, SeenEpoch] = {}
         self._warned: set[str] = set()
 
-    def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
+    def check(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
         """Checks that what comes next in each partition is there, and is what came next before.
 
         Raises TransientError where the topic itself is another one by now, or where nobody can say
@@ -59,7 +61,7 @@ class LossCheck:
         """By partition: the leader's epoch under which its offset is known."""
         return leader_epochs.of(offsets, self._known)
 
-    def _check_bounds(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
+    def _check_bounds(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
         below = expired_offsets(self._source.topic, begins, bounds.lows)
         above = any(begins[p] > bounds.ends[p] for p in begins)
         if below or above:
@@ -78,7 +80,7 @@ class LossCheck:
         if sentence:
             raise PermanentError(f"{sentence}; {RESET}")
 
-    def _check_log(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
+    def _check_log(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
         name = self._source.topic
         key = self._broker.bootstrap, topic.id, self._flow
         known = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.kafka.peek import Peek, Seen, Where
+from dataflow_assets.connectors.kafka.peek import KafkaSeen, Peek, Where
 from dataflow_assets.connectors.kafka.topics import Offsets
 from dataflow_assets.contracts import Lag, Positions, oldest
 
@@ -68,7 +68,7 @@ def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, i
     return rounds
 
 
-def _ages(seen: Mapping[Where, Sequence[Seen]], now: float) -> Iterator[tuple[Where, float]]:
+def _ages(seen: Mapping[Where, Sequence[KafkaSeen]], now: float) -> Iterator[tuple[Where, float]]:
     for where, records in seen.items():
         if not records:
             yield where, 0.0

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from dataflow_assets.connectors.kafka.client import Bounds
+from dataflow_assets.connectors.kafka.client import KafkaBounds
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.consumer_group import Committed
+from dataflow_assets.connectors.kafka.consumer_group import KafkaCommitted
 from dataflow_assets.connectors.kafka.consumers import SETTINGS
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.errors import TransientError
@@ -39,12 +39,12 @@ class SeenEpoch:
     epoch: int
 
 
-def seen_epochs(bounds: Bounds) -> dict[int, SeenEpoch]:
+def seen_epochs(bounds: KafkaBounds) -> dict[int, SeenEpoch]:
     """Returns what may be asked about when these are no longer the leaders."""
     return {p: SeenEpoch(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
 
 
-def stored_epochs(committed: Mapping[int, Committed], mark: str) -> dict[int, SeenEpoch]:
+def stored_epochs(committed: Mapping[int, KafkaCommitted], mark: str) -> dict[int, SeenEpoch]:
     """Reads the epochs that the flow has written to its consumer group, one position each."""
     return {
         p: SeenEpoch(one.offset, one.offset, one.epoch)
@@ -59,7 +59,7 @@ def of(positions: Mapping[int, int], known: Mapping[int, SeenEpoch]) -> dict[int
 
 
 def doubtful(
-    begins: Mapping[int, int], known: Mapping[int, SeenEpoch], bounds: Bounds
+    begins: Mapping[int, int], known: Mapping[int, SeenEpoch], bounds: KafkaBounds
 ) -> dict[int, SeenEpoch]:
     """The positions that another leader than the one known has to vouch for."""
     found = {

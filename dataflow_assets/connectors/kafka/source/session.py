@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, KafkaBroker, Place, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
@@ -51,7 +51,7 @@ class KafkaSourceSession(
     def __init__(self, source: KafkaSourceOptions, flow: str, topic: Topic | None = None) -> None:
         """`topic`: as somebody has just described it."""
         self._source, self._flow = source, flow
-        self._broker = Broker(source.cluster(), source.topic)
+        self._broker = KafkaBroker(source.cluster(), source.topic)
         try:
             self.topic = CurrentTopic(self._broker, topic or self._broker.topic())
         except BaseException:
@@ -69,7 +69,7 @@ class KafkaSourceSession(
         cls, sources: Mapping[str, KafkaSourceOptions]
     ) -> dict[str, SourceSession | DataflowError]:
         """A session for each flow, after one question about all of their topics."""
-        brokers = [Broker(source.cluster(), source.topic) for source in sources.values()]
+        brokers = [KafkaBroker(source.cluster(), source.topic) for source in sources.values()]
         found = zip(sources.items(), describe(brokers, 0.0), strict=True)
         return {
             flow: one if isinstance(one, DataflowError) else cls(source, flow, one)

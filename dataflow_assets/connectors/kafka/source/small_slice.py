@@ -41,7 +41,7 @@ class SmallSlice:
         self._end: int | None = None
         self.held = 0  # bytes
         self._batches: deque[pa.RecordBatch] = deque()
-        self._open = _Columns(self.asked)
+        self._open = _KafkaColumns(self.asked)
 
     @property
     def over(self) -> bool:
@@ -138,10 +138,10 @@ class SmallSlice:
             batch = self._open.batch()
             self.held += batch.nbytes - self._open.size
             self._batches.append(batch)
-            self._open = _Columns(self.asked)
+            self._open = _KafkaColumns(self.asked)
 
 
-class _Columns:
+class _KafkaColumns:
     """The next records of a slice, column by column: only what is wanted is held."""
 
     def __init__(self, asked: Asked) -> None:

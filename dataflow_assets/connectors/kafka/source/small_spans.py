@@ -78,7 +78,7 @@ def _is_large(piece: SmallSlice) -> bool:
 
 def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
     with _assign(cluster, pieces, _FETCH) as consumer:
-        reading = _Reading(cluster, consumer, pieces, BUFFER_BYTES)
+        reading = _KafkaReading(cluster, consumer, pieces, BUFFER_BYTES)
         reading.go_on(GRACE)
         while reading.awaited:
             yield from reading.results()  # what is wrong with one slice does not hold up another
@@ -91,7 +91,7 @@ def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
 def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
     """Batch by batch: in memory is one of them, and what the client fetches ahead."""
     with _assign(cluster, [piece], _FETCH | _LARGE | _fetch_settings(piece)) as consumer:
-        reading = _Reading(cluster, consumer, [piece], BATCH_BYTES)
+        reading = _KafkaReading(cluster, consumer, [piece], BATCH_BYTES)
         while reading.awaited:
             reading.go_on(GRACE)
             yield from piece.full()
@@ -115,7 +115,7 @@ def _assign(
     return pool.assign(wanted)
 
 
-class _Reading:
+class _KafkaReading:
     """Slices of different partitions, read by one consumer until each of them is over.
 
     `most`: the bytes that they may hold together.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Topic
+from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, KafkaBroker, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck, beyond
 from dataflow_assets.connectors.kafka.source.take_over import (
@@ -23,7 +23,7 @@ MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committ
 class StartOffsets:
     """Those of one topic, for one flow."""
 
-    def __init__(self, source: KafkaSourceOptions, broker: Broker, losses: LossCheck) -> None:
+    def __init__(self, source: KafkaSourceOptions, broker: KafkaBroker, losses: LossCheck) -> None:
         self._source, self._broker, self._losses = source, broker, losses
 
     def declared_offsets(self, topic: Topic, begin: Begin) -> Offsets:

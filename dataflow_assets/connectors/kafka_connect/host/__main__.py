@@ -13,8 +13,13 @@ from typing import IO
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka_connect import states
 from dataflow_assets.connectors.kafka_connect.errors import older_spool, other_spool, without_state
-from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order, decode, encode
-from dataflow_assets.connectors.kafka_connect.spool import Spool, State
+from dataflow_assets.connectors.kafka_connect.host.protocol import (
+    ConnectOrder,
+    Event,
+    decode,
+    encode,
+)
+from dataflow_assets.connectors.kafka_connect.spool import ConnectState, Spool
 from dataflow_assets.errors import DataflowError, PermanentError
 
 _LOCKED = 60.0  # seconds in which the host of an older run has ended
@@ -22,10 +27,10 @@ _STOPPING = 4.0  # seconds; the driver waits one more before it kills
 _TICK = 1.0
 
 
-class Host:
+class ConnectHost:
     """One connector; `say` tells the driver."""
 
-    def __init__(self, order: Order, say: Callable[[Event], None]) -> None:
+    def __init__(self, order: ConnectOrder, say: Callable[[Event], None]) -> None:
         self._order, self._say = order, say
         self._spool = Spool(order.spool)
 
@@ -34,11 +39,11 @@ class Host:
         with self._spool.lock(_LOCKED):
             state = self._open()
             self._say(Event("opened", spool=state.id))
-            from dataflow_assets.connectors.kafka_connect.host.running import Running
+            from dataflow_assets.connectors.kafka_connect.host.running import ConnectRunning
 
-            running: Running | None = None
+            running: ConnectRunning | None = None
             try:
-                running = Running(self._order, self._spool, self._say, ending)
+                running = ConnectRunning(self._order, self._spool, self._say, ending)
                 while not ending.is_set():
                     running.start()
                     running.watch()
@@ -48,7 +53,7 @@ class Host:
                 states.write(self._spool.folder, "FAILED", running.states if running else [])
                 raise
 
-    def _open(self) -> State:
+    def _open(self) -> ConnectState:
         """The spool as the flow knows it; a new one where the flow begins.
 
         Nothing of it is deleted before it is known to be the flow's.
@@ -57,7 +62,7 @@ class Host:
         self._spool.clear()
         return state
 
-    def _known_state(self) -> State:
+    def _known_state(self) -> ConnectState:
         state, order = self._spool.state(), self._order
         if state is None or state.id != order.spool_id:
             raise PermanentError(other_spool(order.spool))
@@ -66,7 +71,7 @@ class Host:
             raise PermanentError(older_spool(order.spool, last, order.position))
         return state
 
-    def _begin(self) -> State:
+    def _begin(self) -> ConnectState:
         state = self._spool.state()
         if state is None:
             if self._spool.parts():
@@ -89,7 +94,7 @@ def main() -> None:
     os.dup2(2, 1)  # connectors may print
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     failpoints.arm(failpoints.from_environment())
-    order = decode(sys.stdin.buffer.readline(), Order)
+    order = decode(sys.stdin.buffer.readline(), ConnectOrder)
     ending = threading.Event()
     threading.Thread(target=_end_with, args=(sys.stdin.buffer, ending), daemon=True).start()
     lock = threading.Lock()
@@ -99,7 +104,7 @@ def main() -> None:
             events.write(encode(event))
 
     try:
-        Host(order, say).run(ending)
+        ConnectHost(order, say).run(ending)
     except BaseException as error:  # noqa: BLE001 - whatever Java throws
         known = _as_dataflow_error(order, error)
         say(Event("failed", message=str(known), lasting=isinstance(known, PermanentError)))
@@ -107,7 +112,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _as_dataflow_error(order: Order, error: BaseException) -> DataflowError:
+def _as_dataflow_error(order: ConnectOrder, error: BaseException) -> DataflowError:
     if isinstance(error, DataflowError):  # also where JPype is not there
         return error
     from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error

@@ -8,10 +8,10 @@ from typing import Any
 import jpype
 import msgspec
 
-from dataflow_assets.connectors.kafka_connect.spool import Offset, canonical
+from dataflow_assets.connectors.kafka_connect.spool import ConnectOffset, canonical
 
 
-def offset_reader(helper: Any, left: Callable[[str], Offset | None]) -> Any:
+def offset_reader(helper: Any, left: Callable[[str], ConnectOffset | None]) -> Any:
     """Answers where each source partition was left; the values have the types that a worker gives.
 
     Called once, after the JVM has started; the connector and its tasks may ask at any time, from

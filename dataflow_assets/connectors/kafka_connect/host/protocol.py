@@ -12,7 +12,7 @@ SPOOL_BYTES = 1024 * 1024 * 1024
 """Of records that wait: with more of them no task is asked."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class ConnectOrder(msgspec.Struct, frozen=True):
     """What to run. Comes by the input of the process: arguments can be read by everybody."""
 
     connector: str
@@ -65,7 +65,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     lasting: bool = False
 
 
-def encode(message: Order | Event) -> bytes:
+def encode(message: ConnectOrder | Event) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
 

@@ -9,7 +9,7 @@ import jpype
 
 from dataflow_assets.connectors.kafka_connect import providers
 from dataflow_assets.connectors.kafka_connect.host.virtual_machine import java_map
-from dataflow_assets.connectors.kafka_connect.providers import Provider, Reference
+from dataflow_assets.connectors.kafka_connect.providers import ConnectReference, Provider
 from dataflow_assets.errors import PermanentError
 
 _ABSENT = {
@@ -56,7 +56,7 @@ def _instance(provider: Provider) -> Any:
     return made
 
 
-def _value(instance: Any, provider: Provider, one: Reference) -> str:
+def _value(instance: Any, provider: Provider, one: ConnectReference) -> str:
     """LookupError, with the reason, where it is missing."""
     keys = jpype.JClass("java.util.Collections").singleton(jpype.JString(one.key))
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.connectors.kafka_connect.spool import Offset, Offsets, canonical
+from dataflow_assets.connectors.kafka_connect.spool import ConnectOffset, Offsets, canonical
 
 _ENTRY, _COUNT = "lsn_proc", "lsn_events_processed"
 _COMPLETED = "snapshot_completed"
@@ -35,7 +35,7 @@ def resumable(offset: Any) -> bool:
     return all(str(offset.get(mark)).lower() not in _RUNS for mark in _MARKS)
 
 
-def after(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
+def after(texts: Sequence[str], task: int, known: ConnectOffset | None) -> ConnectOffset:
     """The offset that stands for records of one source partition.
 
     Args:
@@ -45,31 +45,31 @@ def after(texts: Sequence[str], task: int, known: Offset | None) -> Offset:
     """
     last = msgspec.json.decode(texts[-1])
     if None in (place := _place(last)):
-        return Offset(task, last)
+        return ConnectOffset(task, last)
     times = 0
     for text in reversed(texts):
         earlier = msgspec.json.decode(text)
         if _place(earlier) == place:
             times += 1
         elif not resumable(earlier):
-            return Offset(task, last)
+            return ConnectOffset(task, last)
         elif _place(earlier)[0] != place[0]:
-            return Offset(task, earlier, last, times)
+            return ConnectOffset(task, earlier, last, times)
     return _continue(known, task, last, times)
 
 
-def _continue(known: Offset | None, task: int, last: Any, times: int) -> Offset:
+def _continue(known: ConnectOffset | None, task: int, last: Any, times: int) -> ConnectOffset:
     """All records are of one entry, and so may be the last ones before them."""
     if known is None or not resumable(known.value):
-        return Offset(task, last)  # `may_be_cut` has seen to it
+        return ConnectOffset(task, last)  # `may_be_cut` has seen to it
     here, there = _place(last), _place(known.last)
     if here[0] != there[0]:
-        return Offset(task, known.last, last, times)
+        return ConnectOffset(task, known.last, last, times)
     before = known.times if known.seen is not None and here == there else 0
-    return Offset(task, known.value, last, times + before)
+    return ConnectOffset(task, known.value, last, times + before)
 
 
-def may_be_cut(first: Any, last: Any, known: Offset | None) -> bool:
+def may_be_cut(first: Any, last: Any, known: ConnectOffset | None) -> bool:
     """Whether records may be followed by others of the same entry, which the connector would lose.
 
     Where no offset before the entry is known, to go on behind, they are stored only together with

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.kafka_connect.host.contexts import (
 )
 from dataflow_assets.connectors.kafka_connect.host.java_errors import connector_error
 from dataflow_assets.connectors.kafka_connect.host.plugins import jars_of
-from dataflow_assets.connectors.kafka_connect.host.protocol import Event, Order
+from dataflow_assets.connectors.kafka_connect.host.protocol import ConnectOrder, Event
 from dataflow_assets.connectors.kafka_connect.host.resolving import resolve
 from dataflow_assets.connectors.kafka_connect.host.sealing import Sealer
 from dataflow_assets.connectors.kafka_connect.host.task import ConnectorTask, Task
@@ -30,7 +30,7 @@ from dataflow_assets.connectors.kafka_connect.host.virtual_machine import (
 )
 from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import is_reference
-from dataflow_assets.connectors.kafka_connect.spool import Offset, Spool
+from dataflow_assets.connectors.kafka_connect.spool import ConnectOffset, Spool
 from dataflow_assets.connectors.kafka_connect.states import WRITTEN, Name, note_states, write
 from dataflow_assets.errors import PermanentError, TransientError
 
@@ -43,12 +43,12 @@ _POSTGRESQL = "io.debezium.connector.postgresql.PostgresConnector"
 _MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 
 
-class Running:
+class ConnectRunning:
     """One connector in one JVM, started once, or again with other tasks."""
 
     def __init__(
         self,
-        order: Order,
+        order: ConnectOrder,
         spool: Spool,
         say: Callable[[Event], None],
         ending: threading.Event,
@@ -106,7 +106,7 @@ class Running:
         for one in self._tasks:
             one.start()
 
-    def _last_offset(self, partition: str) -> Offset | None:
+    def _last_offset(self, partition: str) -> ConnectOffset | None:
         return self._sealer.known.get(partition) if self._sealer else None
 
     def _start_connector(self, reader: Any, *, before: bool) -> None:
@@ -217,7 +217,7 @@ class Running:
                 )
 
 
-def _bounds(name: str, order: Order) -> dict[str, str]:
+def _bounds(name: str, order: ConnectOrder) -> dict[str, str]:
     """Of what waits inside of the connector: by itself Debezium counts records and no bytes.
 
     MirrorMaker fetches up to 50 MB for each of its tasks.

@@ -13,9 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.kafka_connect.host import resuming
-from dataflow_assets.connectors.kafka_connect.host.protocol import Order
-from dataflow_assets.connectors.kafka_connect.parts import Part
-from dataflow_assets.connectors.kafka_connect.spool import SCHEMA, Offset, Offsets, Spool, canonical
+from dataflow_assets.connectors.kafka_connect.host.protocol import ConnectOrder
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
+from dataflow_assets.connectors.kafka_connect.spool import (
+    SCHEMA,
+    ConnectOffset,
+    Offsets,
+    Spool,
+    canonical,
+)
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
@@ -27,7 +33,7 @@ class Sealer:
     `last`: number of the last part that is there. `known`: the offsets behind all parts.
     """
 
-    def __init__(self, spool: Spool, last: int, known: Offsets, order: Order) -> None:
+    def __init__(self, spool: Spool, last: int, known: Offsets, order: ConnectOrder) -> None:
         self.seconds = order.part_seconds
         self._spool, self._last, self._order = spool, last, order
         self.known = dict(known)
@@ -85,7 +91,7 @@ class Sealer:
                 raise TransientError(self._failed)
             offsets = offsets_of(delivered, task, self.known)
             still_open = self._open[task] - offsets.keys() | _not_resumable(offsets)
-            part = Part(
+            part = ConnectPart(
                 self._last + 1, task, rows.num_rows, rows.nbytes, bool(still_open), self._token
             )
             reach("connect.sealing")
@@ -95,7 +101,7 @@ class Sealer:
             self.known |= offsets
             self._open[task] = still_open
 
-    def _store(self, part: Part, rows: pa.Table, offsets: Offsets) -> None:
+    def _store(self, part: ConnectPart, rows: pa.Table, offsets: Offsets) -> None:
         try:
             order = self._order
             self._spool.seal(part, rows, offsets, plain=order.plain, schemas=order.schemas)
@@ -133,7 +139,7 @@ def _reasons(table: pa.Table) -> pa.ChunkedArray:
     )
 
 
-def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, Offset]:
+def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, ConnectOffset]:
     """By the source partition the last offset; records without one leave it as it was.
 
     `known`: the offsets before the records.

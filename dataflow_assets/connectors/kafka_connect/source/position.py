@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dataflow_assets.connectors.kafka_connect.parts import Part
-from dataflow_assets.connectors.kafka_connect.spool import Offset
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
+from dataflow_assets.connectors.kafka_connect.spool import ConnectOffset
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
 
@@ -22,7 +22,7 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
     """Number of the last part that is done."""
     token: str = ""
     """Of that part; empty in positions of older versions."""
-    offsets: dict[str, Offset] = {}
+    offsets: dict[str, ConnectOffset] = {}
     """By the source partition, as JSON: what the connector is told to go on behind."""
     visible: int = 0
     """Of an end alone: behind all that the connector delivers until it has been quiet, in ms since
@@ -49,7 +49,7 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
 class Piece(msgspec.Struct, frozen=True):
     """The rows `begin <= row < end` of a part of the spool: what a task reads at once."""
 
-    part: Part
+    part: ConnectPart
     begin: int
     end: int
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
-from dataflow_assets.connectors.kafka_connect.parts import Part
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart
 from dataflow_assets.connectors.kafka_connect.source.position import Piece
 from dataflow_assets.connectors.kafka_connect.spool import Spool, has_schemas, is_plain
 from dataflow_assets.contracts import REFUSED_ROW, PartSlice, Slice, metadata_column
@@ -83,7 +83,7 @@ def _has_refused(rows: pa.RecordBatch) -> bool:
 
 
 def _batch(
-    bodies: pa.Array, rows: pa.RecordBatch, part: Part, begin: int, metadata: frozenset[str]
+    bodies: pa.Array, rows: pa.RecordBatch, part: ConnectPart, begin: int, metadata: frozenset[str]
 ) -> pa.RecordBatch:
     known: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), rows.column("id").cast(pa.binary())),

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.kafka_connect.client import HostProcess, order_o
 from dataflow_assets.connectors.kafka_connect.errors import another_part, disk, other_spool
 from dataflow_assets.connectors.kafka_connect.host.protocol import SPOOL_BYTES
 from dataflow_assets.connectors.kafka_connect.options import KafkaConnectSourceOptions
-from dataflow_assets.connectors.kafka_connect.parts import Part, published_parts, without_gap
+from dataflow_assets.connectors.kafka_connect.parts import ConnectPart, published_parts, without_gap
 from dataflow_assets.connectors.kafka_connect.source.position import ConnectPosition, Piece
 from dataflow_assets.connectors.kafka_connect.source.read import missing
 from dataflow_assets.connectors.kafka_connect.spool import Spool
@@ -92,7 +92,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
         at_its_end = self._is_quiet(stop.visible) or self._is_full(start)
         return bool(self._waiting(start)) or not at_its_end
 
-    def _waiting(self, start: ConnectPosition) -> list[Part]:
+    def _waiting(self, start: ConnectPosition) -> list[ConnectPart]:
         return published_parts(without_gap(self._spool.parts(start.part), start.part + 1))
 
     def _is_full(self, start: ConnectPosition) -> bool:
@@ -139,7 +139,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             self._host = HostProcess(order, self._source.hidden_values)
         return self._host
 
-    def _next(self, start: ConnectPosition, stop: ConnectPosition | None) -> list[Part]:
+    def _next(self, start: ConnectPosition, stop: ConnectPosition | None) -> list[ConnectPart]:
         """Sealed parts; of a run that has an end the next one, or none once it is quiet.
 
         What is sealed is read also where the process has ended meanwhile.
@@ -223,9 +223,11 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             self._host = None
 
 
-def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part], bool]:
+def _pieces(
+    parts: Sequence[ConnectPart], limit: Limit
+) -> tuple[list[str], list[ConnectPart], bool]:
     """The borders of a span, the parts that it has, and whether more parts wait."""
-    pieces, taken = list[str](), list[Part]()
+    pieces, taken = list[str](), list[ConnectPart]()
     for part in parts:
         found = Piece(part, 0, part.rows).smaller(_rows(part, limit))
         if pieces and len(pieces) + len(found) > _MOST_PIECES:
@@ -235,7 +237,7 @@ def _pieces(parts: Sequence[Part], limit: Limit) -> tuple[list[str], list[Part],
     return pieces or [""] * bool(taken), taken, False
 
 
-def _rows(part: Part, limit: Limit) -> int:
+def _rows(part: ConnectPart, limit: Limit) -> int:
     return max(1, min(limit.records, limit.bytes * part.rows // max(1, part.bytes)))
 
 

@@ -17,9 +17,9 @@ from dataflow_assets.connectors.kinesis.aggregates import Contents, deaggregate
 from dataflow_assets.connectors.kinesis.client import (
     MOST_RECORDS,
     HashKeys,
-    Record,
+    KinesisRecord,
+    KinesisStream,
     Shard,
-    Stream,
 )
 from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
 from dataflow_assets.contracts import Limit
@@ -33,7 +33,7 @@ shortly after an end was asked for counts as visible then."""
 _SECONDS = 10.0  # that a shard is read ahead at most
 
 
-class Range(msgspec.Struct, frozen=True, omit_defaults=True):
+class KinesisRange(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records of a shard: those behind `start`, up to the one numbered `last`."""
 
     shard: str
@@ -55,7 +55,7 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
         return HashKeys(*map(int, self.hash_keys or ()))
 
     @classmethod
-    def parse(cls, part: str) -> Range | None:
+    def parse(cls, part: str) -> KinesisRange | None:
         """Returns what `text` wrote; None for a part without records."""
         return decode_json(part, cls) if part else None
 
@@ -65,7 +65,7 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Bound:
+class KinesisBound:
     """Where reading ahead ends at the latest."""
 
     upto: ShardPosition | None = None
@@ -73,14 +73,14 @@ class Bound:
     before: int | None = None
     """Records that arrived then or later, in ms since 1970, are left for later."""
 
-    def excludes(self, record: Record) -> bool:
+    def excludes(self, record: KinesisRecord) -> bool:
         """Returns whether the record is left for later."""
         if self.upto is not None and not self.upto.has(record.sequence):
             return True
         return self.before is not None and record.arrived >= self.before
 
     @classmethod
-    def of(cls, until: StreamPosition | None, shard: str) -> Bound:
+    def of(cls, until: StreamPosition | None, shard: str) -> KinesisBound:
         if until is None:
             return cls()
         if until.visible:
@@ -89,13 +89,13 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class KinesisAhead:
     """What reading ahead has found in a shard."""
 
     shard: Shard
     start: ShardPosition
-    first: Record | None = None
-    last: Record | None = None
+    first: KinesisRecord | None = None
+    last: KinesisRecord | None = None
     records: int = 0
     messages: int = 0
     """How many messages the records are: an aggregate is several."""
@@ -113,7 +113,7 @@ class Ahead:
     """Milliseconds from the last page to the tip."""
 
     @property
-    def ranges(self) -> tuple[Range, ...]:
+    def ranges(self) -> tuple[KinesisRange, ...]:
         """The records; none where there are none."""
         if self.first is None or self.last is None:
             return ()
@@ -121,7 +121,7 @@ class Ahead:
         messages = self.messages if self.messages != self.records else None
         keys = str(self.shard.keys.first), str(self.shard.keys.last)
         first = self.first.arrived
-        return (Range(self.shard.id, self.start, *ends, *sizes, first, messages, keys),)
+        return (KinesisRange(self.shard.id, self.start, *ends, *sizes, first, messages, keys),)
 
     @property
     def position(self) -> ShardPosition:
@@ -133,15 +133,15 @@ class Ahead:
 
 
 @dataclass
-class Walk:
+class KinesisWalk:
     """What reading ahead has found in the shards of a stream."""
 
-    found: list[Ahead] = field(default_factory=list)
+    found: list[KinesisAhead] = field(default_factory=list)
     full: bool = False
     """There is more."""
 
     @property
-    def ranges(self) -> list[Range]:
+    def ranges(self) -> list[KinesisRange]:
         """The records of all shards, each of one shard."""
         return [one for ahead in self.found for one in ahead.ranges]
 
@@ -156,7 +156,9 @@ class Walk:
         return {one.shard.id: one.position for one in idle if 0 < one.start.known_until < before}
 
 
-def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, bound: Bound) -> Ahead:
+def ahead(
+    stream: KinesisStream, shard: Shard, start: ShardPosition, limit: Limit, bound: KinesisBound
+) -> KinesisAhead:
     """Reads a shard until there is nothing more, or a limit is reached.
 
     Called by the driver, in a thread for each of several shards.
@@ -168,7 +170,7 @@ def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, boun
         limit: the most messages and bytes; one record at least.
         bound: what is left for later.
     """
-    found, until, looked = Ahead(shard, start), time.monotonic() + _SECONDS, now()
+    found, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
     for page in stream.pages(shard.id, start.iterator, min(MOST_RECORDS, limit.records + 1)):
         found, more = _fitting(page.records, limit, bound, replace(found, behind=page.behind))
         if more is not None:
@@ -182,8 +184,8 @@ def ahead(stream: Stream, shard: Shard, start: ShardPosition, limit: Limit, boun
 
 
 def _fitting(
-    records: Sequence[Record], limit: Limit, bound: Bound, found: Ahead
-) -> tuple[Ahead, bool | None]:
+    records: Sequence[KinesisRecord], limit: Limit, bound: KinesisBound, found: KinesisAhead
+) -> tuple[KinesisAhead, bool | None]:
     """With the records to take, and why not all of them: True for a limit, False for the bound."""
     for record in records:
         if bound.excludes(record):
@@ -196,7 +198,7 @@ def _fitting(
     return found, None
 
 
-def _with(found: Ahead, record: Record, contents: Contents) -> Ahead:
+def _with(found: KinesisAhead, record: KinesisRecord, contents: Contents) -> KinesisAhead:
     return replace(
         found,
         first=found.first or record,
@@ -208,7 +210,7 @@ def _with(found: Ahead, record: Record, contents: Contents) -> Ahead:
     )
 
 
-def warn_of_foreign(stream: str, found: Ahead) -> None:
+def warn_of_foreign(stream: str, found: KinesisAhead) -> None:
     """Says how many user records are left out, once for each span that would have them."""
     if found.foreign:
         log.warning(
@@ -225,13 +227,13 @@ def readable(shards: Iterable[Shard], finished: Collection[str]) -> list[Shard]:
     return [one for one in known if one.id in waiting and waiting.isdisjoint(one.parents)]
 
 
-def cut(stream: Stream, one: Range, limit: Limit) -> Sequence[str]:
+def cut(stream: KinesisStream, one: KinesisRange, limit: Limit) -> Sequence[str]:
     """The borders of parts with the records of this range, each within the limit."""
     messages = one.records if one.messages is None else one.messages
     if messages <= limit.records and one.bytes <= limit.bytes:
         return (one.text,)
     found, start = list[str](), one.start
-    bound = Bound(ShardPosition(one.last))
+    bound = KinesisBound(ShardPosition(one.last))
     while not start.has(one.last):
         piece = ahead(stream, Shard(one.shard, keys=one.keys), start, limit, bound)
         if not piece.ranges:

@@ -9,9 +9,9 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.connectors.kinesis.aggregates import deaggregate
-from dataflow_assets.connectors.kinesis.client import Record, Stream
+from dataflow_assets.connectors.kinesis.client import KinesisRecord, KinesisStream
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
-from dataflow_assets.connectors.kinesis.source.planning import Range
+from dataflow_assets.connectors.kinesis.source.planning import KinesisRange
 from dataflow_assets.contracts import REFUSED_ROW, PartSlice, Slice, metadata_column
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
@@ -25,12 +25,12 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """The records of a part; ends only when they are those that were read ahead."""
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-    one = Range.parse(piece.part)
+    one = KinesisRange.parse(piece.part)
     if one is None:
         yield _batch(source, "", (), metadata)
         return
     left = one.records
-    for page in Stream(source).pages(one.shard, one.start.iterator, left):
+    for page in KinesisStream(source).pages(one.shard, one.start.iterator, left):
         records = [each for each in page.records if int(each.sequence) <= int(one.last)]
         left -= len(records)
         reach("kinesis.read")
@@ -46,7 +46,10 @@ def read(
 
 
 def _batch(
-    source: KinesisSourceOptions, shard: str, records: Sequence[Record], metadata: frozenset[str]
+    source: KinesisSourceOptions,
+    shard: str,
+    records: Sequence[KinesisRecord],
+    metadata: frozenset[str],
 ) -> pa.RecordBatch:
     sequences = pa.array([one.sequence for one in records], pa.string())
     wraps = source.envelope
@@ -67,7 +70,7 @@ def _batch(
     return with_place(batch, {"shard": constant(shard, len(records)), "record": sequences})
 
 
-def _envelope(shard: str, record: Record) -> bytes:
+def _envelope(shard: str, record: KinesisRecord) -> bytes:
     return msgspec.json.encode(
         {
             "partitionKey": record.key,

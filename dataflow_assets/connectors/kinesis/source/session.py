@@ -11,13 +11,13 @@ from functools import partial
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.kinesis.client import Shard, Stream
+from dataflow_assets.connectors.kinesis.client import KinesisStream, Shard
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
 from dataflow_assets.connectors.kinesis.source.planning import (
-    Ahead,
-    Bound,
-    Range,
-    Walk,
+    KinesisAhead,
+    KinesisBound,
+    KinesisRange,
+    KinesisWalk,
     ahead,
     cut,
     now,
@@ -54,12 +54,12 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
     """Reads shards ahead for every plan; asks for the list of shards when one of them ends."""
 
     def __init__(self, source: KinesisSourceOptions) -> None:
-        self._source, self._stream = source, Stream(source)
+        self._source, self._stream = source, KinesisStream(source)
         self._described, self._asked = self._stream.describe(), now()
         self._shards = self._stream.shards()
         self._first = 0
         self._threads = ThreadPoolExecutor(_TOGETHER, "kinesis")
-        self._idle: dict[str, tuple[Ahead, int]] = {}
+        self._idle: dict[str, tuple[KinesisAhead, int]] = {}
         """By the shard: a look that found nothing, and up to when that holds."""
         self._kept: set[str] = set()
         """Numbers of records that were found to be there still."""
@@ -130,9 +130,11 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
             self._shards = self._stream.shards()
         return start
 
-    def _walk(self, start: StreamPosition, limit: Limit, until: StreamPosition | None) -> Walk:
+    def _walk(
+        self, start: StreamPosition, limit: Limit, until: StreamPosition | None
+    ) -> KinesisWalk:
         """Shards whose parents have nothing more are read in the same walk."""
-        walk, done, finished = Walk(), set[str](), set(start.finished_shards)
+        walk, done, finished = KinesisWalk(), set[str](), set(start.finished_shards)
         while todo := [s for s in readable(self._shards, finished) if s.id not in done]:
             for shard, found in self._looks(todo, start, limit, until):
                 walk.found.append(found)
@@ -153,7 +155,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         start: StreamPosition,
         limit: Limit,
         until: StreamPosition | None,
-    ) -> Iterator[tuple[Shard, Ahead]]:
+    ) -> Iterator[tuple[Shard, KinesisAhead]]:
         """In turn: of very many shards the next ones, where the last look ended."""
         begin = self._first % len(shards)
         chosen = [*shards[begin:], *shards[:begin]][:MOST_SHARDS]
@@ -163,13 +165,13 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def _look(
         self, start: StreamPosition, limit: Limit, until: StreamPosition | None, shard: Shard
-    ) -> Ahead:
+    ) -> KinesisAhead:
         """At one shard, in a thread of its own."""
         position, visible = start.of(shard.id), until.visible if until else 0
         known, holds = self._idle.get(shard.id, (None, 0))
         if known and known.start == position and (known.ended or 0 < visible <= holds):
             return known
-        found = ahead(self._stream, shard, position, limit, Bound.of(until, shard.id))
+        found = ahead(self._stream, shard, position, limit, KinesisBound.of(until, shard.id))
         if not found.records and (found.looked or visible):
             self._idle[shard.id] = found, max(found.looked, visible)
         return found
@@ -233,9 +235,9 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         self._readable(piece)
         return (piece.part,)
 
-    def _readable(self, piece: PartSlice) -> Range | None:
+    def _readable(self, piece: PartSlice) -> KinesisRange | None:
         """Raises Outdated where retention has removed records of the part."""
-        one = Range.parse(piece.part)
+        one = KinesisRange.parse(piece.part)
         old = one and one.arrived <= now() - self._described.retention
         if one and old and not self._stream.keeps(one.shard, one.first):
             raise Outdated(
@@ -274,7 +276,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _waiting(found: Ahead) -> int:
+def _waiting(found: KinesisAhead) -> int:
     if not found.full or not found.first or not found.last:
         return found.messages
     span = max(1, found.last.arrived - found.first.arrived)

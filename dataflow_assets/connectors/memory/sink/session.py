@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.sink.checkpoint import load, move, other_flows
-from dataflow_assets.connectors.memory.sink.writer import Staged, insert
+from dataflow_assets.connectors.memory.sink.writer import MemoryStaged, insert
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -83,7 +83,7 @@ class MemorySinkSession(StoredSession):
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         with self._store.transaction() as connection:
             for receipt in receipts:
-                staged = decode_json(receipt.staged[0], Staged)
+                staged = decode_json(receipt.staged[0], MemoryStaged)
                 insert(connection, self._table, staged)
             return move(connection, self._target, step)
 

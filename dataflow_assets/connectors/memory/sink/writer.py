@@ -41,14 +41,14 @@ from dataflow_assets.sdk.rejected_records import error_record, settle
 Row = tuple[Any, ...]
 
 
-class Staged(NamedTuple):
+class MemoryStaged(NamedTuple):
     """What a slice adds to its table, and what it adds beside the table."""
 
     rows: list[Row]
     rejected: list[ErrorRecord]
 
 
-def insert(connection: sqlite3.Connection, table: str, staged: Staged) -> None:
+def insert(connection: sqlite3.Connection, table: str, staged: MemoryStaged) -> None:
     connection.executemany("insert into rows values (?, ?, ?, ?, ?, ?, ?)", staged.rows)
     store_records(connection, beside(table), staged.rejected)
 
@@ -128,7 +128,7 @@ class SpanWriter(_MemoryWriter):
     def close(self, complete: bool) -> Receipt:
         with Store(self._sink.store).transaction() as connection:
             self._skip_covered(self._check_stored(load(connection, self._target)))
-        staged = msgspec.json.encode(Staged(self._rows, self._settle_rejected()))
+        staged = msgspec.json.encode(MemoryStaged(self._rows, self._settle_rejected()))
         consumed = self._consumed_slice(complete)
         return self._receipt(consumed.upto if consumed else None, (staged.decode(),))
 
@@ -147,7 +147,7 @@ class SliceWriter(_MemoryWriter):
                 self.abort()
                 return self._receipt(position)
             self._skip_covered(stored)
-            insert(connection, self._sink.table, Staged(self._rows, rejected))
+            insert(connection, self._sink.table, MemoryStaged(self._rows, rejected))
             failpoints.reach("memory.before-commit")
             move(connection, self._target, lambda _: self._move(stored, consumed.upto))
         failpoints.reach("memory.committed")

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.deferred_keys import states
-from dataflow_assets.connectors.postgresql.cdc.envelope import UNLOGGED, Records, Transaction
+from dataflow_assets.connectors.postgresql.cdc.envelope import UNLOGGED, CdcTransaction, Records
 from dataflow_assets.connectors.postgresql.cdc.errors import not_logged
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout
-from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, Changes, Column, Ints
+from dataflow_assets.connectors.postgresql.cdc.layout import CdcLayout
+from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, CdcChanges, CdcColumn, Ints
 from dataflow_assets.connectors.postgresql.source.fitted import Fitted, batch_of
 from dataflow_assets.contracts import ABSENT, OP
 from dataflow_assets.formats.rows import objects
@@ -18,10 +18,10 @@ from dataflow_assets.sdk.key_folding import distinct
 OLD_KEY = " (old key)"
 
 
-class Changed:
+class CdcChanged:
     """Collects the messages of one table, of one layout."""
 
-    def __init__(self, layout: Layout, before: Changed | None, *, with_old: bool) -> None:
+    def __init__(self, layout: CdcLayout, before: CdcChanged | None, *, with_old: bool) -> None:
         """Collects nothing yet.
 
         Args:
@@ -32,17 +32,17 @@ class Changed:
         self.layout = layout
         self._with_old = with_old
         self._data, self._sizes = bytearray(), list[int]()
-        self._runs: list[tuple[int, Transaction, int]] = []
+        self._runs: list[tuple[int, CdcTransaction, int]] = []
         self._counted, self._last = before.state if before else (0, None)
         # Events are no states: each of them is delivered.
         self._as_states = bool(layout.deferred) and not with_old
 
     @property
-    def state(self) -> tuple[int, Transaction | None]:
+    def state(self) -> tuple[int, CdcTransaction | None]:
         """Returns how many changes of which transaction were counted last."""
         return self._counted, self._last
 
-    def add(self, message: bytes | memoryview, transaction: Transaction) -> None:
+    def add(self, message: bytes | memoryview, transaction: CdcTransaction) -> None:
         if transaction is not self._last:
             self._counted, self._last = 0, transaction
         if not self._runs or self._runs[-1][1] is not transaction:
@@ -51,13 +51,13 @@ class Changed:
         self._sizes.append(len(message))
         self._counted += 1
 
-    def count(self, transaction: Transaction) -> int:
+    def count(self, transaction: CdcTransaction) -> int:
         """The number of a change that is no row's."""
         number = self._counted if transaction is self._last else 0
         self._counted, self._last = number + 1, transaction
         return number
 
-    def take(self, unfinished: Transaction | None = None) -> Records | None:
+    def take(self, unfinished: CdcTransaction | None = None) -> Records | None:
         """Returns what was collected; None where that is nothing.
 
         `unfinished`: whose changes go on; those of a table whose keys are exchanged stay together.
@@ -75,7 +75,7 @@ class Changed:
         if not sizes:
             return None
         layout = self.layout
-        found = Changes(data, sizes, len(layout.columns), layout.key_indexes)
+        found = CdcChanges(data, sizes, len(layout.columns), layout.key_indexes)
         starts = [start for start, *_ in runs]
         lengths = np.diff([*starts, len(sizes)])
         transactions = [transaction for _, transaction, _ in runs]
@@ -90,7 +90,7 @@ class Changed:
         return Records(layout, rows, transactions, of, numbers, before)
 
 
-def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
+def _rows(layout: CdcLayout, found: CdcChanges) -> pa.RecordBatch:
     """The wanted columns, OP, and ABSENT where values are not in the log."""
     columns: list[Fitted] = []
     unknown: list[Bools] = []
@@ -118,21 +118,21 @@ def _masks(bits: Bools) -> pa.Array:
     return fixed.cast(pa.binary())
 
 
-def _reasons(layout: Layout, bits: Bools) -> pa.Array:
+def _reasons(layout: CdcLayout, bits: Bools) -> pa.Array:
     masks, which = distinct(bits)
     names = np.array([column.name for column in layout.read], object)
     texts = [not_logged(layout.sql, names[mask]) if mask.any() else None for mask in masks]
     return pa.array(texts, pa.string()).take(pa.array(which))
 
 
-def _before(layout: Layout, found: Changes) -> dict[int, bytes]:
+def _before(layout: CdcLayout, found: CdcChanges) -> dict[int, bytes]:
     """Old rows as JSON, by the row that replaces them."""
     rows = np.flatnonzero(found.has_old)
     if not len(rows):
         return {}
 
     def values(index: int) -> Fitted:
-        image: Column = found.old_image(index)
+        image: CdcColumn = found.old_image(index)
         return layout.columns[index].fit(found.texts(image))
 
     images = batch_of([values(index) for index in layout.wanted])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.tables import Table
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.errors.likely_names import did_you_mean
 
@@ -15,7 +15,7 @@ WHERE attrelid = ANY ($1::text[]::oid[]) AND attnum > 0 AND NOT attisdropped ORD
 """
 
 
-def unknown_columns(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[Table]) -> str:
+def unknown_columns(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[CdcTable]) -> str:
     """Returns what is wrong with `includeColumns` and `excludeColumns`; empty where nothing is.
 
     A misspelt name of a column that is to be left out would copy the column without a word.

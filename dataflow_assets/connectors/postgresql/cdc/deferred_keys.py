@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout
-from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, Changes, Ints
+from dataflow_assets.connectors.postgresql.cdc.layout import CdcLayout
+from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, CdcChanges, Ints
 
 
 @dataclass(frozen=True)
-class _Arrival:
+class _DeferredArrival:
     """A row that has come to a key in this transaction, or was changed under it."""
 
     row: int
@@ -26,16 +26,16 @@ class _Arrival:
 
 
 @dataclass
-class _Key:
+class _DeferredKey:
     """What is known of a key in this transaction."""
 
-    arrivals: list[_Arrival] = field(default_factory=list)
+    arrivals: list[_DeferredArrival] = field(default_factory=list)
     """Of rows that are there, in the order of the changes."""
     is_owed: bool = False
     """A row that had the key before has left it, or was changed, and no deletion says so."""
 
 
-def states(layout: Layout, found: Changes, of: Ints) -> Bools:
+def states(layout: CdcLayout, found: CdcChanges, of: Ints) -> Bools:
     """Which changes to deliver, so that a target has the rows of each transaction's end.
 
     A deletion of a key is left out where another row has that key by now. A row that has come to a
@@ -50,13 +50,13 @@ def states(layout: Layout, found: Changes, of: Ints) -> Bools:
     """
     old, rows, keys = _digests(layout, found)
     kept = np.ones(len(found), np.bool_)
-    deleted, last, known = found.is_deleted.tolist(), -1, dict[int, _Key]()
+    deleted, last, known = found.is_deleted.tolist(), -1, dict[int, _DeferredKey]()
     for at, number in enumerate(of.tolist()):
         if number != last:
             last, known = number, {}
         if (digest := keys[at]) is None:
             continue
-        key = known.setdefault(digest, _Key())
+        key = known.setdefault(digest, _DeferredKey())
         if deleted[at]:
             _leave(key, rows[at], at, kept)
         else:
@@ -64,14 +64,14 @@ def states(layout: Layout, found: Changes, of: Ints) -> Bools:
     return kept
 
 
-def _arrive(key: _Key, old: int | None, row: int, at: int) -> None:
+def _arrive(key: _DeferredKey, old: int | None, row: int, at: int) -> None:
     """A row that is changed under its key comes to it again; one of before is in the target."""
     before = None if old is None else _take(key, old)
     key.is_owed = key.is_owed or (old is not None and before is None)
-    key.arrivals.append(_Arrival(row, [*(before.changes if before else ()), at]))
+    key.arrivals.append(_DeferredArrival(row, [*(before.changes if before else ()), at]))
 
 
-def _leave(key: _Key, row: int, at: int, kept: Bools) -> None:
+def _leave(key: _DeferredKey, row: int, at: int, kept: Bools) -> None:
     gone = _take(key, row)
     if gone is None:
         key.is_owed = True
@@ -81,7 +81,7 @@ def _leave(key: _Key, row: int, at: int, kept: Bools) -> None:
     key.is_owed = key.is_owed and not kept[at]
 
 
-def _take(key: _Key, row: int) -> _Arrival | None:
+def _take(key: _DeferredKey, row: int) -> _DeferredArrival | None:
     """Takes the row out of those that have come; None: it was there before the transaction."""
     for at, one in enumerate(key.arrivals):
         if one.row == row:
@@ -90,7 +90,7 @@ def _take(key: _Key, row: int) -> _Arrival | None:
 
 
 def _digests(
-    layout: Layout, found: Changes
+    layout: CdcLayout, found: CdcChanges
 ) -> tuple[list[int | None], list[int], list[int | None]]:
     indexes = range(len(layout.columns))
     values = [found.texts(found.image(index)).to_pylist() for index in indexes]

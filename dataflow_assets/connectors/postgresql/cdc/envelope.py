@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout
+from dataflow_assets.connectors.postgresql.cdc.layout import CdcLayout
 from dataflow_assets.contracts import (
     DELETE,
     INSERT,
@@ -37,7 +37,7 @@ _NULL = msgspec.Raw(b"null")
 _UNIX = 946_684_800_000_000  # 2000, in microseconds since 1970
 
 
-class Transaction(msgspec.Struct, frozen=True, gc=False):
+class CdcTransaction(msgspec.Struct, frozen=True, gc=False):
     """A transaction of the log; of a snapshot's rows only `lsn` is known.
 
     `committed`: microseconds since 2000.
@@ -52,10 +52,10 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
 class Records:
     """Rows of one table, in their order, and what is known about each of them."""
 
-    layout: Layout
+    layout: CdcLayout
     rows: pa.RecordBatch
     """The columns that are read; OP, and ABSENT where a value is not known."""
-    transactions: Sequence[Transaction]
+    transactions: Sequence[CdcTransaction]
     of: npt.NDArray[np.int64]
     """Of each row the index of its transaction."""
     number: pa.Array | None = None
@@ -91,13 +91,13 @@ def delivery(
     return with_place(batch, place) if place else batch
 
 
-def empty(layout: Layout, *, debezium: bool) -> pa.RecordBatch:
+def empty(layout: CdcLayout, *, debezium: bool) -> pa.RecordBatch:
     fields = [PAYLOAD] if debezium else [column.field for column in layout.read]
     return pa.RecordBatch.from_pylist([], pa.schema(fields))
 
 
 def truncation(
-    layout: Layout, transaction: Transaction, number: int, wanted: frozenset[str]
+    layout: CdcLayout, transaction: CdcTransaction, number: int, wanted: frozenset[str]
 ) -> pa.RecordBatch:
     """That a table was emptied, as a record of Debezium's envelope."""
     only_op = pa.record_batch({OP: pa.array([INSERT], pa.int8())})

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.server_failure import translate_errors
 
@@ -76,7 +76,7 @@ def explain_errors(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
     with translate_errors(doing):
         try:
             yield
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             if advice := _advice(source, failure):
                 raise PermanentError(f"{doing}: {failure.reason}; {advice}") from None
             if waits := _waits(failure):
@@ -84,7 +84,7 @@ def explain_errors(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
             raise
 
 
-def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
+def _advice(source: PostgresqlCdcOptions, failure: PostgresqlFailure) -> str:
     code, said = failure.sqlstate, failure.message
     user = dsn.parse(source.dsn()).get("user", "the role")
     if code == _NO_RIGHT and _REPLICATION.search(said):
@@ -100,7 +100,7 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
     return _LEVEL if "wal_level" in said else ""
 
 
-def _waits(failure: Failure) -> str:
+def _waits(failure: PostgresqlFailure) -> str:
     if failure.sqlstate == _NO_SENDER and "max_wal_senders" in failure.message:
         return _SENDERS
     return _DISK if failure.sqlstate == _FULL else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
+from dataflow_assets.connectors.postgresql.cdc.look import CdcSeen, look
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 
@@ -39,7 +39,7 @@ class IdleLog:
         self._source = source
         self._after: Lsn | None = None
         self._idle: tuple[Lsn, Lsn] | None = None
-        self._found: tuple[Lsn, Seen] | None = None
+        self._found: tuple[Lsn, CdcSeen] | None = None
         """From where on somebody has looked last, and the change that was found."""
         self._dense = _Dense()
         self._server = ""
@@ -118,7 +118,7 @@ class IdleLog:
         size = end.value - after.value
         return size > LOOK_BYTES or (due and size >= IDLE_BYTES)
 
-    def first_change(self, after: Lsn, end: Lsn) -> Seen:
+    def first_change(self, after: Lsn, end: Lsn) -> CdcSeen:
         """The first change between two places; what is known is not asked again.
 
         Who asks for news is followed by who plans, and a look at a transaction of gigabytes takes
@@ -127,14 +127,14 @@ class IdleLog:
         low, high = self._idle or (after, after)
         begin = high if low.value <= after.value <= high.value else after
         if begin.value >= end.value:
-            return Seen(0)
+            return CdcSeen(0)
         if self._is_dense(begin):
-            return Seen(1, begin)
+            return CdcSeen(1, begin)
         if (known := self._known_change(begin, end)) is not None:
             return known
         return self._look(low if begin is high else after, begin, end, most=1)
 
-    def count_changes(self, after: Lsn, end: Lsn, most: int) -> Seen:
+    def count_changes(self, after: Lsn, end: Lsn, most: int) -> CdcSeen:
         """Changes between two places, up to so many; what was looked through is not counted again.
 
         While a look rests, what was logged since is taken for log without changes: the next look
@@ -144,11 +144,11 @@ class IdleLog:
         low, high = self._idle or (after, after)
         known = low.value <= after.value <= high.value
         if known and (high.value >= end.value or self.rests):
-            return Seen(0)
+            return CdcSeen(0)
         begin = high if known else after
         return self._look(low if known else after, begin, end, most)
 
-    def _look(self, low: Lsn, begin: Lsn, end: Lsn, most: int) -> Seen:
+    def _look(self, low: Lsn, begin: Lsn, end: Lsn, most: int) -> CdcSeen:
         """Looks, and keeps what was found; from `low` to `begin` there are no changes."""
         began = time.monotonic()
         found = look(self._source, begin, end, most)
@@ -164,7 +164,7 @@ class IdleLog:
     def _is_dense(self, begin: Lsn) -> bool:
         return self._dense.begin == begin and self._dense.left > 0
 
-    def _known_change(self, after: Lsn, end: Lsn) -> Seen | None:
+    def _known_change(self, after: Lsn, end: Lsn) -> CdcSeen | None:
         """The change that was found last, if it is the first one between these places too."""
         if self._found is None:
             return None

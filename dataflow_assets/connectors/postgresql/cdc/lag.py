@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from dataflow_assets.connectors.postgresql.cdc import slot
 from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.idle_log import LOOK_BYTES, IdleLog
-from dataflow_assets.connectors.postgresql.cdc.look import Seen
+from dataflow_assets.connectors.postgresql.cdc.look import CdcSeen
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.planning import RECORD_BYTES
 from dataflow_assets.connectors.postgresql.cdc.position import PARTITION, Lsn, Reached, dump_end
@@ -58,21 +58,21 @@ def lag(
     return Lag(rows + _estimate(found, at, size), _age(found), ends, size, known.retained)
 
 
-def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> Seen:
+def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> CdcSeen:
     if end.value <= at.value:
-        return Seen(0)
+        return CdcSeen(0)
     looked = Lsn(min(end.value, at.value + LOOK_BYTES))
     found = idle.count_changes(at, looked, _COUNTED)
     return found if looked.value == end.value else replace(found, upto=found.upto or looked)
 
 
-def _estimate(found: Seen, at: Lsn, size: int) -> int:
+def _estimate(found: CdcSeen, at: Lsn, size: int) -> int:
     if found.upto is None:
         return found.changes
     return max(found.changes, found.changes * size // max(1, found.upto.value - at.value))
 
 
-def _age(found: Seen) -> float:
+def _age(found: CdcSeen) -> float:
     """Seconds since the first change was committed."""
     if found.first is None:
         return 0.0

@@ -74,7 +74,7 @@ class LoggedColumn:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CdcLayout:
     """A table as it was when its rows were changed, or selected."""
 
     place: Place
@@ -107,7 +107,7 @@ class Layout:
 
 def current_layout(
     link: TextLink, source: PostgresqlCdcOptions, place: Place, oid: int, names: Sequence[str]
-) -> Layout:
+) -> CdcLayout:
     """A table's layout as of now, with the columns that are published.
 
     Called inside tasks for a part of a snapshot, and where a span has no row to tell the columns.
@@ -115,7 +115,7 @@ def current_layout(
     columns = typed_columns(link, link.execute(_COLUMNS, oid, list(names)))
     key = tuple(name for name, _ in link.execute(_KEY, oid))
     found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
-    return Layout(place, found, key, _read_columns(source, [one.name for one in columns]))
+    return CdcLayout(place, found, key, _read_columns(source, [one.name for one in columns]))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Announcement:
 
     def layout(
         self, link: TextLink, source: PostgresqlCdcOptions, known: Sequence[int] | None = None
-    ) -> Layout:
+    ) -> CdcLayout:
         """With the types that the server knows by their numbers.
 
         `known`: the columns of the primary key, as the position says them; None: it says nothing.
@@ -167,7 +167,7 @@ class Announcement:
         key = former_names(key, logged, now)
         key = key or tuple(one.name for one in columns if one.identifies)
         deferred = () if chosen else _deferrable_key(link, self.oid, logged)
-        return Layout(self.place, columns, key, _read_columns(source, logged), deferred)
+        return CdcLayout(self.place, columns, key, _read_columns(source, logged), deferred)
 
 
 def _dimensions(

@@ -22,7 +22,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
 )
 from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
 from dataflow_assets.connectors.postgresql.cdc.snapshot import MOST_PARTS, Snapshot, pieces
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import Outdated
 
@@ -39,7 +39,7 @@ class Loading:
         watch: PublicationWatch,
         flow: str,
         block: int,
-        found: list[tables.Table],
+        found: list[tables.CdcTable],
         keys: Keys,
     ) -> None:
         """Loads nothing yet.
@@ -66,7 +66,7 @@ class Loading:
     def names(self) -> frozenset[str]:
         return frozenset(table.name for table in self.tables)
 
-    def tables_of(self, names: Collection[str]) -> list[tables.Table]:
+    def tables_of(self, names: Collection[str]) -> list[tables.CdcTable]:
         return [table for table in self.tables if table.name in names]
 
     def position_at(self, lsn: Lsn) -> Reached:
@@ -187,7 +187,7 @@ def giving_way(source: PostgresqlCdcOptions, flow: str) -> Iterator[None]:
     """
     try:
         yield
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         if failure.sqlstate in LOCKED:
             HELD.let_go(_key(source, flow))
         raise

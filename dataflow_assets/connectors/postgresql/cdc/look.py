@@ -19,7 +19,7 @@ _ROWS = frozenset(map(ord, "IUD"))
 
 
 @dataclass(frozen=True)
-class Seen:
+class CdcSeen:
     """What a look has found of the tables that are read."""
 
     changes: int
@@ -31,7 +31,7 @@ class Seen:
     """Where the look ended early; None: it went to its end."""
 
 
-def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> Seen:
+def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> CdcSeen:
     """Changes of the transactions that commit between two places.
 
     Called by whoever plans, or asks for the ends or the lag. Nothing moves; the server looks
@@ -66,8 +66,8 @@ def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> 
             if changes and first is None:
                 first = lsn, committed
             if changes >= most:
-                return Seen(changes, *(first or _NEVER), lsn)
-    return Seen(changes, *(first or _NEVER))
+                return CdcSeen(changes, *(first or _NEVER), lsn)
+    return CdcSeen(changes, *(first or _NEVER))
 
 
 def _is_ours(tables: bytes, followed: set[bytes]) -> bool:

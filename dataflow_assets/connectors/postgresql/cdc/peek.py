@@ -18,7 +18,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
 )
 from dataflow_assets.connectors.postgresql.cdc.read import read
 from dataflow_assets.connectors.postgresql.cdc.snapshot import NOW
-from dataflow_assets.connectors.postgresql.cdc.tables import Table
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice
 
@@ -26,7 +26,7 @@ Records = Mapping[str, pa.RecordBatch]
 """As `Peeks.peek` returns them."""
 
 
-def first_rows(source: PostgresqlCdcOptions, tables: Sequence[Table], limit: int) -> Records:
+def first_rows(source: PostgresqlCdcOptions, tables: Sequence[CdcTable], limit: int) -> Records:
     """Of a flow that has not begun: rows of the first table, as they are now."""
     leaf = next((one for one in tables[0].leaves if one.bytes), None)
     if leaf is None or not source.loads:

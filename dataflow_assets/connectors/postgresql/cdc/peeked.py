@@ -15,10 +15,10 @@ from psycopg import pq
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Message, Reader, Silence
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, CdcReader, Message, Silence
 from dataflow_assets.connectors.postgresql.cdc.slot import END
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 
 MOST_BYTES = 128 * 1024 * 1024  # of the log that the server reads for it
 REFUSED = frozenset({"53400", "53100", "53200", "42501"})
@@ -57,7 +57,7 @@ def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
     return found == [(True,)]
 
 
-class Peeked(Reader):
+class Peeked(CdcReader):
     """One stretch by one transaction. The slot is free again when `start` returns."""
 
     holds_slot: ClassVar = False
@@ -75,21 +75,21 @@ class Peeked(Reader):
 
     @override
     def start(self, slot: str, publication: str, after: Lsn) -> None:
-        with suppress(Failure):
+        with suppress(PostgresqlFailure):
             self.execute(_NOTICES)
         self._slot = slot
         self.execute("BEGIN")
         try:
             self._peek(slot, publication)
-        except Failure:
-            with suppress(Failure):  # the connection may be gone
+        except PostgresqlFailure:
+            with suppress(PostgresqlFailure):  # the connection may be gone
                 self.execute("ROLLBACK")
             raise
 
     def _peek(self, slot: str, publication: str) -> None:
         ((has_all, *_),) = self.execute(_READY, str(self._upto), slot, quote(publication))
         if has_all != "t":  # the statement would end early, without a word
-            raise Failure(f"the log of this server ends before {self._upto}")
+            raise PostgresqlFailure(f"the log of this server ends before {self._upto}")
         self._sending = True
         self._libpq.send_query(_PEEK.encode())
         self._until_answered()
@@ -138,5 +138,5 @@ class Peeked(Reader):
         while self._libpq.get_result() is not None:
             pass
         if result is None:
-            raise Failure("the server has answered nothing")
+            raise PostgresqlFailure("the server has answered nothing")
         raise self._failure(result)

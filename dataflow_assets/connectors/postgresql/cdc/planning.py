@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql.cdc.publication_watch import Publicat
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
 from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Span
 from dataflow_assets.errors import PermanentError
@@ -35,7 +35,7 @@ RECORD_BYTES = 128  # of the log, by which a number of records is a stretch of i
 
 
 @dataclass(frozen=True)
-class _Ahead:
+class _CdcAhead:
     """Log that is to be read."""
 
     at: Reached
@@ -113,7 +113,7 @@ class Planning:
         ]
         try:
             found = publication.as_published(link, self._source, loaded)
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             if failure.sqlstate in LOCKED:
                 return  # behind who waits for the locks of this load, which need not end for that
             raise
@@ -173,7 +173,9 @@ class Planning:
             check_readable(self._source, self._loading.tables)
         self._make(link)
 
-    def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
+    def _ahead(
+        self, link: TextLink, at: Reached | None, until: Positions | None
+    ) -> Span | _CdcAhead:
         """The log up to its end, or to where the run ends."""
         bound = None if until is None else stored_position(until)
         known = self.make_slot(link) if at is None else self._check(link, at)
@@ -184,11 +186,11 @@ class Planning:
         begin = at or Reached(known.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
         upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
-        return _Ahead(begin, upto, moves=at is None or until is not None)
+        return _CdcAhead(begin, upto, moves=at is None or until is not None)
 
     def _load(
         self, link: TextLink, at: Reached | None, waiting: list[str], limit: Limit
-    ) -> Span | _Ahead:
+    ) -> Span | _CdcAhead:
         """All rows of tables that wait, as of one place in the log.
 
         The changes of the others are read up to that place before, so that all tables go on from
@@ -208,11 +210,11 @@ class Planning:
                 # Where it was at first: writers may be faster than the log is read.
                 first = self._before_load = self._before_load or end
                 if first.value - at.lsn.value > _bytes(limit):
-                    return _Ahead(at, first)
+                    return _CdcAhead(at, first)
         snapshot, self._before_load = snapshot or self._loading.begin(), None
         self._loading.is_owed = at is not None and at.lsn.value < snapshot.lsn.value
         if at is not None and self._loading.is_owed:
-            return _Ahead(at, snapshot.lsn)
+            return _CdcAhead(at, snapshot.lsn)
         self._warn_of_generated(link, waiting)
         reached = self._loading.position_at(snapshot.lsn)
         parts = self._loading.parts(snapshot, waiting, limit)
@@ -220,7 +222,7 @@ class Planning:
             return self._stretch(reached, snapshot.lsn, snapshot.lsn)
         return Span.of_parts(dump(reached), parts)
 
-    def _follow(self, ahead: _Ahead, limit: Limit) -> Span:
+    def _follow(self, ahead: _CdcAhead, limit: Limit) -> Span:
         """The next stretch of the log; nothing where it has no changes and need not move on."""
         at, end, moves = ahead.at, ahead.end, ahead.moves
         begin = at.lsn

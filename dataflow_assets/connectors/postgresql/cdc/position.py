@@ -34,7 +34,7 @@ class Lsn:
 
 
 @dataclass(frozen=True)
-class Mark:
+class CdcMark:
     """The numbers that the server has given to a table and to its places in the publication."""
 
     oid: int
@@ -49,7 +49,7 @@ class Mark:
     """A digest of each column's name, by the column's number."""
 
 
-Marks = Mapping[str, Mark]
+Marks = Mapping[str, CdcMark]
 """By table."""
 
 
@@ -203,8 +203,8 @@ def _marks(found: Mapping[str, Any]) -> Marks:
     return {name: _mark(*numbers) for name, numbers in pairs if numbers is not None}
 
 
-def _mark(oid: int, version: int, owner: int, members: Sequence[int], columns: str) -> Mark:
-    return Mark(oid, version, owner, tuple(members), columns)
+def _mark(oid: int, version: int, owner: int, members: Sequence[int], columns: str) -> CdcMark:
+    return CdcMark(oid, version, owner, tuple(members), columns)
 
 
 def _of(names: Collection[str], known: Mapping[str, T]) -> dict[str, T]:

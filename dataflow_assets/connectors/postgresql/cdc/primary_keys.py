@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from dataflow_assets.connectors.postgresql.cdc import slot
 from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn
-from dataflow_assets.connectors.postgresql.cdc.tables import Table
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable
 from dataflow_assets.connectors.postgresql.client import TextLink
 
 _KEYS = """
@@ -23,7 +23,7 @@ FROM pg_class c WHERE c.oid = ANY ($1::text[]::oid[]) AND c.relreplident = 'f'
 """
 
 
-def keys_of(link: TextLink, found: Sequence[Table]) -> Keys:
+def keys_of(link: TextLink, found: Sequence[CdcTable]) -> Keys:
     """The keys as they are now, of tables whose log does not name them.
 
     Called by the driver when it looks at the tables, and again before the end of the log is asked
@@ -34,7 +34,7 @@ def keys_of(link: TextLink, found: Sequence[Table]) -> Keys:
     return {names[oid]: tuple(columns) for oid, columns in rows}
 
 
-def _logs_whole_rows(table: Table) -> bool:
+def _logs_whole_rows(table: CdcTable) -> bool:
     return any(leaf.identity == "f" for leaf in table.leaves)
 
 
@@ -47,7 +47,7 @@ class SeenKeys:
         """The last look that a position has come to: of branches, others come to it later."""
         self._told = set[str]()
 
-    def look(self, link: TextLink, found: Sequence[Table]) -> None:
+    def look(self, link: TextLink, found: Sequence[CdcTable]) -> None:
         """Looks, unless no position has come to where the log was at the last look."""
         if self._seen is None and (keys := keys_of(link, found)):
             self._seen = slot.end_of_log(link), keys  # asked in this order: no change is between

@@ -8,9 +8,9 @@ from typing import Any
 
 from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.tables import Table, table_of
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable, table_of
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.errors import PermanentError
 
 _NO_RIGHT = "42501"
@@ -38,7 +38,7 @@ def is_published(link: TextLink, source: PostgresqlCdcOptions) -> bool:
     return bool(link.execute(_PUBLICATION, source.publication))
 
 
-def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]) -> None:
     """Creates the publication if it is missing and the manifest allows that."""
     if is_published(link, source):
         return
@@ -53,7 +53,7 @@ def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table
         )
     try:
         link.execute(statement)
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         if failure.sqlstate != _NO_RIGHT:
             raise
         raise PermanentError(
@@ -63,7 +63,7 @@ def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table
         ) from None
 
 
-def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]) -> None:
     """Adds tables to the publication, if the manifest allows that and the role may.
 
     What is still missing then `published_tables` reports, with what to run.
@@ -78,17 +78,17 @@ def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[
         link.execute(
             f"ALTER PUBLICATION {quote(source.publication)} ADD TABLE {', '.join(missing)}"
         )
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         if failure.sqlstate != _NO_RIGHT:
             raise
 
 
-def _places(table: Table) -> set[Place]:
+def _places(table: CdcTable) -> set[Place]:
     return {table.place, *(leaf.place for leaf in table.leaves)}
 
 
 def published_tables(
-    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table], *, begun: bool
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable], *, begun: bool
 ) -> dict[str, Published]:
     """Returns by table what is published of it.
 
@@ -130,7 +130,7 @@ def _check_operations(
 
 
 def _refuse(
-    source: PostgresqlCdcOptions, table: Table, found: dict[Place, Any], missed: str
+    source: PostgresqlCdcOptions, table: CdcTable, found: dict[Place, Any], missed: str
 ) -> None:
     name = quote(source.publication)
     if any(leaf.place in found for leaf in table.leaves):
@@ -145,14 +145,14 @@ def _refuse(
     )
 
 
-def _published_table(link: TextLink, table: Table, row: dict[str, Any]) -> Published:
+def _published_table(link: TextLink, table: CdcTable, row: dict[str, Any]) -> Published:
     """Servers before 15 publish all columns, and all rows."""
     columns = row.get("attnames") or [name for (name,) in link.execute(_ATTRIBUTES, table.oid)]
     return Published(tuple(columns), row.get("rowfilter") or "")
 
 
 def as_published(
-    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]
 ) -> dict[str, Published]:
     """By table what is published of it, or would be: the publication need not exist yet."""
     found = _all_published(link, source)
@@ -161,7 +161,7 @@ def as_published(
     }
 
 
-def left_out(link: TextLink, wanted: Sequence[Table], published: Mapping[str, Published]) -> str:
+def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str, Published]) -> str:
     """The generated columns that nobody gets, by table; empty where there are none.
 
     Called by the driver when it begins to load tables. The server computes these columns, and

@@ -17,8 +17,8 @@ from typing import Any
 from dataflow_assets.connectors.postgresql.cdc import publication
 from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.position import Mark, Marks, Reached
-from dataflow_assets.connectors.postgresql.cdc.tables import Table, table_of
+from dataflow_assets.connectors.postgresql.cdc.position import CdcMark, Marks, Reached
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable, table_of
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.errors import PermanentError
 
@@ -58,7 +58,7 @@ LEFT JOIN pg_publication p ON p.pubname = $1
 class _Seen:
     """A table as one look has found it."""
 
-    mark: Mark | None
+    mark: CdcMark | None
     """None: the table or the publication is missing."""
     columns: tuple[str, ...]
     """By their numbers, from 1 on; empty names are of columns that were dropped."""
@@ -85,7 +85,7 @@ class PublicationWatch:
         self._seen = {row[0]: _parse_row(row) for row in rows}
 
     def check(
-        self, link: TextLink, followed: Sequence[Table], at: Reached, *, begun: bool = True
+        self, link: TextLink, followed: Sequence[CdcTable], at: Reached, *, begun: bool = True
     ) -> None:
         """Raises PermanentError where changes of a table are not published as they were.
 
@@ -116,7 +116,7 @@ class PublicationWatch:
         """Returns whether a plan from there is to look: it would stop the flow."""
         return bool(self._seen) and next(self._differences(at, at.marks), None) is not None
 
-    def marks(self, names: Collection[str], before: Marks | None = None) -> dict[str, Mark]:
+    def marks(self, names: Collection[str], before: Marks | None = None) -> dict[str, CdcMark]:
         """Returns what to store with a position, of tables whose changes are read up to there.
 
         `before`: what was stored with the position before. A target keeps the values of a column
@@ -138,7 +138,7 @@ class PublicationWatch:
             if then is not None and now is not None and name not in at.again:
                 yield from self._difference(name, then, now, str(at.lsn))
 
-    def _difference(self, name: str, then: Mark, now: _Seen, lsn: str) -> Iterator[str]:
+    def _difference(self, name: str, then: CdcMark, now: _Seen, lsn: str) -> Iterator[str]:
         source, mark = self.source, now.mark
         published = f"publication {source.publication}"
         if mark is None or not mark.members:
@@ -172,7 +172,7 @@ def _parse_row(row: Sequence[Any]) -> _Seen:
     if oid is None or version is None:
         return _Seen(None, (), state)
     digests = "".join(_digest(name) for name in columns)
-    return _Seen(Mark(oid, version, owner, tuple(members), digests), tuple(columns), state)
+    return _Seen(CdcMark(oid, version, owner, tuple(members), digests), tuple(columns), state)
 
 
 def _digest(name: str) -> str:
@@ -184,7 +184,7 @@ def _digests(columns: str) -> list[str]:
     return [columns[at : at + _DIGEST] for at in range(0, len(columns), _DIGEST)]
 
 
-def _remembering(mark: Mark, before: Mark | None) -> Mark:
+def _remembering(mark: CdcMark, before: CdcMark | None) -> CdcMark:
     if before is None or before.oid != mark.oid or _DROPPED not in mark.columns:
         return mark
     pairs = zip_longest(_digests(mark.columns), _digests(before.columns), fillvalue=_DROPPED)
@@ -192,7 +192,7 @@ def _remembering(mark: Mark, before: Mark | None) -> Mark:
 
 
 def _names_used_again(
-    source: PostgresqlCdcOptions, table: str, then: Mark, now: _Seen
+    source: PostgresqlCdcOptions, table: str, then: CdcMark, now: _Seen
 ) -> Iterator[str]:
     """Names of columns that were those of other columns: rows of the target have their values.
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc import errors, publication, tables
-from dataflow_assets.connectors.postgresql.cdc.changes import Changed
+from dataflow_assets.connectors.postgresql.cdc.changes import CdcChanged
 from dataflow_assets.connectors.postgresql.cdc.envelope import (
+    CdcTransaction,
     Records,
-    Transaction,
     delivery,
     empty,
     truncation,
 )
 from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
-from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, current_layout
+from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, CdcLayout, current_layout
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Keys,
@@ -85,7 +85,7 @@ def _one_by_one(
     source: PostgresqlCdcOptions, parts: Sequence[Part], metadata: frozenset[str]
 ) -> Generator[Iterator[pa.RecordBatch], None, None]:
     stretches = [part for part in parts if isinstance(part, StreamPart)]
-    with closing(Stream(source, metadata, stretches)) as stream:
+    with closing(CdcStream(source, metadata, stretches)) as stream:
         for part in parts:
             if isinstance(part, StreamPart):
                 yield _at_least_one(source, stream.batches(part))
@@ -113,7 +113,7 @@ def _at_least_one(
         yield empty(_first_layout(source), debezium=source.envelope_format == "debezium")
 
 
-def _first_layout(source: PostgresqlCdcOptions) -> Layout:
+def _first_layout(source: PostgresqlCdcOptions) -> CdcLayout:
     what = "looking at the columns"
     with explain_errors(source, what), lent_to_source(source.dsn()) as link:
         table = tables.table_of(link, source, source.places[0])
@@ -122,17 +122,17 @@ def _first_layout(source: PostgresqlCdcOptions) -> Layout:
 
 
 @dataclass
-class Stream:
+class CdcStream:
     """Reads stretches of the log that follow one another; made once for those of a task."""
 
     source: PostgresqlCdcOptions
     metadata: frozenset[str]
     parts: Sequence[StreamPart]
     """In their order; each is asked for once."""
-    _followed: dict[bytes, Changed] = field(default_factory=dict)
+    _followed: dict[bytes, CdcChanged] = field(default_factory=dict)
     """By the id of a table, as messages have it; tables that nobody asked for are not in it."""
     _announced_last: dict[bytes, Announcement] = field(default_factory=dict)
-    _transaction: Transaction = Transaction("0/0")
+    _transaction: CdcTransaction = CdcTransaction("0/0")
     _tables: tuple[str, ...] | None = None
     """Whose changes are read; None: those of all tables of the manifest."""
     _keys: Keys = field(default_factory=dict)
@@ -192,7 +192,7 @@ class Stream:
             self._log.close()
 
     def _flush(
-        self, unfinished: Transaction | None = None, whole: bytes = b""
+        self, unfinished: CdcTransaction | None = None, whole: bytes = b""
     ) -> Iterator[pa.RecordBatch]:
         """Returns what waits, table by table: the order inside each table is kept.
 
@@ -227,7 +227,7 @@ class Stream:
             layout = found.layout(link, self.source, self._keys.get(".".join(found.place)))
         self._announced_last[key] = found
         debezium = self.source.envelope_format == "debezium"
-        self._followed[key] = Changed(layout, self._followed.get(key), with_old=debezium)
+        self._followed[key] = CdcChanged(layout, self._followed.get(key), with_old=debezium)
 
     def _reads(self, place: Place) -> bool:
         if self._tables is not None and ".".join(place) not in self._tables:
@@ -247,7 +247,7 @@ class Stream:
             elif self.source.on_truncate == "fail":
                 raise self._truncate_error(changed.layout)
 
-    def _truncate_error(self, layout: Layout) -> PermanentError:
+    def _truncate_error(self, layout: CdcLayout) -> PermanentError:
         return PermanentError(
             f"table {layout.name} was emptied by TRUNCATE, in the transaction that commits at "
             f"{self._transaction.lsn}: a target of rows cannot follow that. Two ways out: load the "
@@ -256,6 +256,6 @@ class Stream:
         )
 
 
-def _transaction(data: bytes | memoryview) -> Transaction:
+def _transaction(data: bytes | memoryview) -> CdcTransaction:
     high, low, committed, xid = _BEGUN.unpack_from(data, HEADER + 1)
-    return Transaction(f"{high:X}/{low:X}", xid, committed)
+    return CdcTransaction(f"{high:X}/{low:X}", xid, committed)

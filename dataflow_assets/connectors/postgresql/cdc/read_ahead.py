@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import Message, Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcReader, Message
 from dataflow_assets.errors import TransientError
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -25,7 +25,7 @@ _EACH = (
 class ReadAhead:
     """The messages of a reader, which a thread of its own takes before they are asked for."""
 
-    def __init__(self, reader: Reader, upto: Lsn) -> None:
+    def __init__(self, reader: CdcReader, upto: Lsn) -> None:
         """Begins to read.
 
         Args:

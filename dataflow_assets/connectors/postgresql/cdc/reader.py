@@ -23,7 +23,7 @@ from psycopg.conninfo import make_conninfo
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.client import TextLink, unreachable
-from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure, from_psycopg
 from dataflow_assets.errors import TransientError
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ Message = tuple[int, memoryview | bytes]
 
 
 @dataclass(frozen=True)
-class Progress:
+class CdcProgress:
     """What the server tells of the process that reads the slot for us."""
 
     place: str
@@ -84,12 +84,12 @@ class Silence:
     begun: float = field(default_factory=time.monotonic)
     """Since when the server shows no progress."""
     looked: float = field(default_factory=time.monotonic)
-    last: Progress = Progress("", 0, "")
+    last: CdcProgress = CdcProgress("", 0, "")
     answered: bool = False
     """Whether an answer has come since the last look."""
 
 
-class Reader(ABC):
+class CdcReader(ABC):
     """Reads one slot. Used by one thread; never confirms anything."""
 
     replication: ClassVar[Mapping[str, str]] = {}
@@ -231,23 +231,23 @@ class Reader(ABC):
     def _ask(self) -> None:  # noqa: B027 - a statement cannot be asked
         """Asks how far the process is, which it answers before anything else if it can."""
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> CdcProgress:
         counts = self._connection.info.server_version >= _SPILLS
         with closing(TextLink(self._given, APPLICATION)) as link:
             rows = link.execute(_PROGRESS, self._libpq.backend_pid)
             spilled = link.execute(_SPILLED, self._slot) if counts else []
         if not rows:
-            raise Failure("the server's process is gone")
+            raise PostgresqlFailure("the server's process is gone")
         place, waits = rows[0]
-        return Progress(place or "", int(spilled[0][0]) if spilled else 0, waits or "")
+        return CdcProgress(place or "", int(spilled[0][0]) if spilled else 0, waits or "")
 
-    def _end_of_stream(self) -> Failure:
+    def _end_of_stream(self) -> PostgresqlFailure:
         result = self._libpq.get_result()
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
-            return Failure("the server has ended the stream")
+            return PostgresqlFailure("the server has ended the stream")
         return self._failure(result)
 
-    def _failure(self, result: pq.abc.PGresult) -> Failure:
+    def _failure(self, result: pq.abc.PGresult) -> PostgresqlFailure:
         return from_psycopg(psycopg.errors.error_from_result(result, encoding="utf-8"))
 
 

@@ -10,7 +10,7 @@ from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptio
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.errors import PermanentError
 
 FREE_SECONDS = 10.0  # in which a slot that was read a moment ago becomes free
@@ -128,18 +128,18 @@ def make(link: TextLink, source: PostgresqlCdcOptions) -> None:
     ((version,),) = link.execute(_VERSION)
     try:
         link.execute(_MAKE_FAILOVER if version >= _FAILOVER else _MAKE, source.slot)
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         raise with_writers(link, failure) from None
 
 
-def with_writers(link: TextLink, failure: Failure) -> Failure:
+def with_writers(link: TextLink, failure: PostgresqlFailure) -> PostgresqlFailure:
     """The failure, and who writes: a slot begins when all who write now have ended."""
     if failure.sqlstate not in {"55P03", "57014"}:
         return failure
     found = link.execute(_WRITERS)
     listed = "; ".join(f"process {pid} ({name}): {query}" for pid, name, query in found)
     message = f"{failure.message}; it waits for open transactions that write: {listed or 'none'}"
-    return Failure(message, failure.sqlstate)
+    return PostgresqlFailure(message, failure.sqlstate)
 
 
 def check(source: PostgresqlCdcOptions, slot: Slot | None, after: Lsn) -> Slot:
@@ -197,7 +197,7 @@ def move(link: TextLink, source: PostgresqlCdcOptions, upto: Lsn) -> None:
     while True:
         try:
             link.execute(_MOVE, source.slot, str(upto))
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             if failure.sqlstate != errors.IN_USE:
                 raise
             if time.monotonic() >= deadline:

@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc import publication, slot, tables
-from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
+from dataflow_assets.connectors.postgresql.cdc.envelope import CdcTransaction, Records
 from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
-from dataflow_assets.connectors.postgresql.cdc.layout import Layout, LoggedColumn, current_layout
+from dataflow_assets.connectors.postgresql.cdc.layout import CdcLayout, LoggedColumn, current_layout
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Keys, Lsn, SnapshotPart
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
 from dataflow_assets.connectors.postgresql.cdc.publication import Published
 from dataflow_assets.connectors.postgresql.cdc.reader import APPLICATION
-from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Table
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable, Leaf
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.source.decode_copy import Decoder
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
+from dataflow_assets.connectors.postgresql.source.decode_copy import PostgresqlDecoder
 from dataflow_assets.connectors.postgresql.source.read import copy_batches
 from dataflow_assets.connectors.postgresql.source.types import select_expression as expression
 from dataflow_assets.contracts import INSERT, OP, Limit
@@ -56,7 +56,7 @@ WHERE c.oid = $1::oid
 """
 
 
-def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]) -> None:
     """Raises what a load of the tables would raise, by statements that read none of their rows.
 
     Called by the driver before a slot is created, which would stay behind and keep log. The
@@ -94,7 +94,7 @@ def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple
 class Snapshot:
     """A snapshot that is held for tasks. Made by the driver; open until it is closed."""
 
-    def __init__(self, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    def __init__(self, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]) -> None:
         self._link = TextLink(source.dsn(), APPLICATION)
         try:
             self._link.execute(_PATIENT)
@@ -113,11 +113,11 @@ class Snapshot:
     def alive(self) -> bool:
         try:
             self._link.execute("SELECT 1")
-        except Failure:
+        except PostgresqlFailure:
             return False
         return True
 
-    def tables_and_keys(self, source: PostgresqlCdcOptions) -> tuple[list[Table], Keys]:
+    def tables_and_keys(self, source: PostgresqlCdcOptions) -> tuple[list[CdcTable], Keys]:
         """The tables of the manifest as the snapshot has them, with their partitions and keys.
 
         Its own connection is asked, which has the locks: another one would wait behind whoever
@@ -131,7 +131,7 @@ class Snapshot:
         self._link.close()
 
     def parts(
-        self, wanted: Sequence[Table], limit: Limit, block: int, most: int = MOST_PARTS
+        self, wanted: Sequence[CdcTable], limit: Limit, block: int, most: int = MOST_PARTS
     ) -> list[SnapshotPart]:
         """Stretches of blocks of all tables, each of about the limit.
 
@@ -151,7 +151,7 @@ class Snapshot:
         ]
 
 
-def _list(wanted: Sequence[Table]) -> str:
+def _list(wanted: Sequence[CdcTable]) -> str:
     return ", ".join(table.sql for table in wanted)
 
 
@@ -161,7 +161,7 @@ def _export(source: PostgresqlCdcOptions, sender: Walsender) -> tuple[Lsn, str]:
     create = f"CREATE_REPLICATION_SLOT {quote(name)} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')"
     try:
         ((_, lsn, exported, _),) = sender.execute(create)
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         with closing(TextLink(source.dsn(), APPLICATION)) as link:
             raise slot.with_writers(link, failure) from None
     return Lsn.parse(str(lsn)), str(exported)
@@ -175,7 +175,7 @@ def _step(leaf: Leaf, limit: Limit, block: int) -> int:
 
 
 def pieces(
-    part: SnapshotPart, found: Sequence[Table], limit: Limit, block: int
+    part: SnapshotPart, found: Sequence[CdcTable], limit: Limit, block: int
 ) -> list[SnapshotPart]:
     """The same blocks in parts of about the limit, which may be smaller than it was."""
     leaf = next((one for table in found for one in table.leaves if one.oid == part.leaf), None)
@@ -210,10 +210,10 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
         _import(link, part, leaf[0])
         reach("postgresql-cdc.snapshot")
         columns = layout.read
-        decoder = Decoder([c.field for c in columns], [c.type for c in columns])
+        decoder = PostgresqlDecoder([c.field for c in columns], [c.type for c in columns])
         query = _query(leaf[0], _blocks(part), published, columns)
         link.execute(_BORDERS, f"({part.low},0)", f"({part.high},0)")
-        transactions = [Transaction(part.lsn)]
+        transactions = [CdcTransaction(part.lsn)]
         for batch in copy_batches(link, decoder, query):
             rows = batch.append_column(
                 pa.field(OP, pa.int8()), pa.array(np.full(batch.num_rows, INSERT, np.int8))
@@ -224,7 +224,7 @@ def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Record
 
 def _describe(
     link: TextLink, source: PostgresqlCdcOptions, part: SnapshotPart
-) -> tuple[Table, Published, Layout]:
+) -> tuple[CdcTable, Published, CdcLayout]:
     place = next((one for one in source.places if ".".join(one) == part.table), None)
     if place is None:
         raise PermanentError(
@@ -250,7 +250,7 @@ def _import(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
         return
     try:
         link.execute(f"SET TRANSACTION SNAPSHOT '{part.snapshot}'")
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         if failure.sqlstate not in _GONE:
             raise
         raise TransientError(

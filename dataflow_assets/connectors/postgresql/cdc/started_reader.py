@@ -8,9 +8,9 @@ from dataflow_assets.connectors.postgresql.cdc import errors, slot
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.peeked import REFUSED, Peeked, is_short
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcReader
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 
 PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of the slot
@@ -21,7 +21,7 @@ _CONFIRMED = (
 )
 
 
-def begin_reader(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
+def begin_reader(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> CdcReader:
     """A reader of the changes between two places, by the way that takes less, already started.
 
     Args:
@@ -37,13 +37,13 @@ def begin_reader(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn) -> Reader:
     if short:
         try:
             return _start(source, Peeked(source.dsn(), upto), after)
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             if failure.sqlstate not in REFUSED:
                 raise
     return _start(source, Walsender(source.dsn()), after)
 
 
-def _start(source: PostgresqlCdcOptions, sender: Reader, after: Lsn) -> Reader:
+def _start(source: PostgresqlCdcOptions, sender: CdcReader, after: Lsn) -> CdcReader:
     try:
         begin(source, sender, after)
     except BaseException:
@@ -53,7 +53,7 @@ def _start(source: PostgresqlCdcOptions, sender: Reader, after: Lsn) -> Reader:
 
 
 def begin(
-    source: PostgresqlCdcOptions, sender: Reader, after: Lsn, patience: float = PATIENCE
+    source: PostgresqlCdcOptions, sender: CdcReader, after: Lsn, patience: float = PATIENCE
 ) -> None:
     """Starts the stream behind `after`, as soon as nobody else reads the slot.
 
@@ -78,7 +78,7 @@ def begin(
             raise errors.slot_moved(source, confirmed, after)
         try:
             sender.start(source.slot, source.publication, after)
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             if failure.sqlstate != errors.IN_USE or time.monotonic() >= deadline:
                 raise
             time.sleep(_STEP)

@@ -59,7 +59,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Table:
+class CdcTable:
     """A table that is to be read."""
 
     place: Place
@@ -77,12 +77,12 @@ class Table:
         return qualified_name(*self.place)
 
 
-def tables(link: TextLink, source: PostgresqlCdcOptions) -> list[Table]:
+def tables(link: TextLink, source: PostgresqlCdcOptions) -> list[CdcTable]:
     """All tables of the manifest. Raises PermanentError where one cannot be read."""
     return [table_of(link, source, place) for place in source.places]
 
 
-def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Table:
+def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> CdcTable:
     name = ".".join(place)
     rows = link.execute(_TABLES, *place)
     if not rows:
@@ -98,7 +98,7 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
         Leaf(leaf, (schema, relation), *known)
         for leaf, schema, relation, _, *known in link.execute(_LEAVES, oid)
     )
-    found = Table(place, oid, tuple(key), leaves)
+    found = CdcTable(place, oid, tuple(key), leaves)
     for leaf in leaves:
         _check_logged(leaf)
         _check_identity(leaf)
@@ -132,7 +132,7 @@ def _check_identity(leaf: Leaf) -> None:
     )
 
 
-def _check_same_identity(table: Table, identity: str, leaf: Leaf) -> None:
+def _check_same_identity(table: CdcTable, identity: str, leaf: Leaf) -> None:
     """A partition logs by its own identity, and the server announces that of the root.
 
     Where they differ, an old row is taken for a key, or a key for an old row of nulls.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
-from dataflow_assets.connectors.postgresql.cdc.reader import Message, Reader
+from dataflow_assets.connectors.postgresql.cdc.reader import CdcReader, Message
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin_reader
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 
@@ -30,7 +30,7 @@ class Transactions:
             PermanentError, TransientError, Failure as `begin_reader`.
         """
         reader = begin_reader(source, after, upto)
-        self._reader: Reader | ReadAhead = reader
+        self._reader: CdcReader | ReadAhead = reader
         if ahead and isinstance(reader, Walsender):
             self._reader = read = _ahead(reader, upto)
             self._messages = read.messages()
@@ -55,7 +55,7 @@ class Transactions:
         self._reader.close()
 
 
-def _ahead(reader: Reader, upto: Lsn) -> ReadAhead:
+def _ahead(reader: CdcReader, upto: Lsn) -> ReadAhead:
     try:
         return ReadAhead(reader, upto)
     except BaseException:  # as where no thread can be started

@@ -32,26 +32,26 @@ _PADDING = bytes(16)
 
 
 @dataclass(frozen=True)
-class Column:
+class CdcColumn:
     """Where one column's values are: what each is (n, u or t), where it begins, its bytes."""
 
     kind: Bytes
     start: Ints
     size: Ints
 
-    def take(self, rows: Ints) -> Column:
-        return Column(self.kind[rows], self.start[rows], self.size[rows])
+    def take(self, rows: Ints) -> CdcColumn:
+        return CdcColumn(self.kind[rows], self.start[rows], self.size[rows])
 
-    def where(self, mask: Bools, other: Column) -> Column:
+    def where(self, mask: Bools, other: CdcColumn) -> CdcColumn:
         """`other` where the mask is set; it has as many rows as the mask is set."""
         if not mask.any():
             return self
-        found = Column(self.kind.copy(), self.start.copy(), self.size.copy())
+        found = CdcColumn(self.kind.copy(), self.start.copy(), self.size.copy())
         found.kind[mask], found.start[mask], found.size[mask] = other.kind, other.start, other.size
         return found
 
 
-class Changes:
+class CdcChanges:
     """Inserts, updates and deletes of one table, in their order.
 
     A change of the key is a deletion of the old key, then an insert.
@@ -123,7 +123,7 @@ class Changes:
         found: Bools = self._is_new & paired[self.message]
         return found
 
-    def image(self, index: int) -> Column:
+    def image(self, index: int) -> CdcColumn:
         """A column of the rows as they are after the change, of deleted ones as they were."""
         found = self._first[index].take(self.message)
         newer = self._is_new & self._paired[self.message]
@@ -139,11 +139,11 @@ class Changes:
         second = second.where(same, before.take(np.flatnonzero(same)))
         return found.where(newer, second)
 
-    def old_image(self, index: int) -> Column:
+    def old_image(self, index: int) -> CdcColumn:
         """A column of the old rows, of those rows that have one by `has_old`."""
         return self._first[index].take(self.message[self.has_old])
 
-    def absent(self, column: Column, *, is_key: bool) -> Bools:
+    def absent(self, column: CdcColumn, *, is_key: bool) -> Bools:
         """Whether a value is not known: not logged, because it is large and was not changed."""
         unknown: Bools = column.kind == _UNCHANGED
         return unknown if is_key else unknown | self.key_only
@@ -162,7 +162,7 @@ class Changes:
                 f"{not_logged(table, [name])}. Then load the tables again: {AGAIN}"
             )
 
-    def texts(self, column: Column) -> pa.Array:
+    def texts(self, column: CdcColumn) -> pa.Array:
         """The values as PostgreSQL writes them; null where there is none."""
         valid = column.kind == _TEXT
         bounds = np.empty(2 * len(valid) + 1, np.int64)
@@ -185,7 +185,7 @@ class Changes:
                 f"with {width}: please report this"
             )
 
-    def _walk(self, at: Ints, width: int) -> tuple[list[Column], Ints]:
+    def _walk(self, at: Ints, width: int) -> tuple[list[CdcColumn], Ints]:
         found = []
         buffer = self._buffer
         for _ in range(width):
@@ -196,7 +196,7 @@ class Changes:
                 size = (size << 8) | buffer[at + byte]
             size = np.where(has, size, 0)
             start = np.where(has, at + 5, at)
-            found.append(Column(kind, start, size))
+            found.append(CdcColumn(kind, start, size))
             at = np.where(has, at + 5 + size, at + 1)
         return found, at
 
@@ -229,7 +229,7 @@ class Changes:
         return found
 
 
-def _gather(buffer: Bytes, column: Column, valid: Bools) -> pa.Array:
+def _gather(buffer: Bytes, column: CdcColumn, valid: Bools) -> pa.Array:
     """Value by value: these do not lie one behind the other."""
     pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
     found = [buffer[at : at + size].tobytes() if there else None for at, size, there in pairs]

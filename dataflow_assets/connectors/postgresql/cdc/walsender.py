@@ -12,7 +12,7 @@ from psycopg import pq
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, Message, Reader, Silence
+from dataflow_assets.connectors.postgresql.cdc.reader import HEADER, CdcReader, Message, Silence
 from dataflow_assets.connectors.postgresql.client import quote
 
 _DATA, _KEEPALIVE = ord("w"), ord("k")
@@ -22,7 +22,7 @@ _ALIVE = struct.Struct(">cQQQq?").pack(b"r", 0, 0, 0, 0, True)
 _BEGIN, _COMMIT = ord("B"), ord("C")
 
 
-class Walsender(Reader):
+class Walsender(CdcReader):
     """One replication connection: what the server decodes is sent at once."""
 
     replication: ClassVar[Mapping[str, str]] = {"replication": "database"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable, is_bytes
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable, is_bytes
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.connectors.postgresql.types import ARROW
 from dataflow_assets.errors import PermanentError
@@ -38,7 +38,7 @@ class FrameColumn:
     type: pa.DataType
     final: pa.DataType
 
-    def finish(self, values: pa.Array, place: FrameTable) -> pa.Array:
+    def finish(self, values: pa.Array, place: PostgresqlFrameTable) -> pa.Array:
         """The frame's values. Raises PermanentError for one that its type cannot hold."""
         if self.final == values.type:
             return values
@@ -53,7 +53,7 @@ class FrameColumn:
             bad = next(value for value in values.to_pylist() if _overflows(value, self.final))
             raise self.refusal(bad, place) from None
 
-    def refusal(self, value: str, place: FrameTable) -> PermanentError:
+    def refusal(self, value: str, place: PostgresqlFrameTable) -> PermanentError:
         """A value that the frame's type has no room for."""
         kind = "decimal(38, 18)" if self.final == _WIDEST else str(self.final)
         return PermanentError(
@@ -72,7 +72,7 @@ def _overflows(value: str | None, kind: pa.DataType) -> bool:
 
 
 def refusal_of(
-    error: pa.ArrowInvalid, columns: Sequence[FrameColumn], place: FrameTable
+    error: pa.ArrowInvalid, columns: Sequence[FrameColumn], place: PostgresqlFrameTable
 ) -> Exception:
     """Returns what Arrow's reader could not take, by the column's name; another error as it is."""
     match = _REFUSED.search(str(error))
@@ -81,7 +81,7 @@ def refusal_of(
 
 
 def read_columns(
-    link: TextLink, place: FrameTable, names: Sequence[str] | None
+    link: TextLink, place: PostgresqlFrameTable, names: Sequence[str] | None
 ) -> tuple[list[FrameColumn], dict[str, str]]:
     """The chosen columns, and the types of all. Raises PermanentError where there is no table."""
     found = [_column(*row) for row in link.execute(_COLUMNS, place.name)]
@@ -92,7 +92,7 @@ def read_columns(
     return [known[name] for name in choose(place.name, names, known)], kinds
 
 
-def column_kinds(link: TextLink, place: FrameTable) -> dict[str, str]:
+def column_kinds(link: TextLink, place: PostgresqlFrameTable) -> dict[str, str]:
     """The types of all columns, by the names under which they are known here."""
     return {name: kind for name, kind, _ in link.execute(_COLUMNS, place.name)}
 

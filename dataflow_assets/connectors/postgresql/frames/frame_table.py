@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import qualified_name
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.sdk.table_frames import several_of_one_key
 
 APPLICATION = "dataflow frames"
 
 
 @dataclass(frozen=True)
-class FrameTable:
+class PostgresqlFrameTable:
     """One table of one database."""
 
     connection: str = field(repr=False)
@@ -29,11 +29,11 @@ class FrameTable:
 
 
 @contextmanager
-def translated_frames(place: FrameTable, doing: str) -> Iterator[None]:
+def translated_frames(place: PostgresqlFrameTable, doing: str) -> Iterator[None]:
     """Failures of the drivers as our errors, named after the table."""
     try:
         yield
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         if failure.sqlstate == "21000":
             raise several_of_one_key(place.name) from None
         raise failure.error(f"{doing} {place.name}") from None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind
-from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure, PostgresqlKind
+from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
 from dataflow_assets.errors import PermanentError
 
 LONGEST = 80
@@ -36,7 +36,7 @@ class ColumnTypes:
     staged: str
 
 
-def column_types(link: TextLink, place: FrameTable) -> dict[str, ColumnTypes]:
+def column_types(link: TextLink, place: PostgresqlFrameTable) -> dict[str, ColumnTypes]:
     """Returns those of all columns of a table, by name."""
     found = link.execute(_TYPES, place.name)
     return {name: ColumnTypes(target, staged) for name, target, staged in found}
@@ -63,7 +63,7 @@ class StagedValues:
     def _any(self, changes: Iterable[str]) -> bool:
         try:
             return bool(self._first("1", " OR ".join(changes)))
-        except Failure:
+        except PostgresqlFailure:
             return True
 
     def _first(self, value: str, condition: str) -> list[tuple[object, ...]]:
@@ -74,8 +74,8 @@ class StagedValues:
         try:
             found = self._first(f"{quote(name)}::text", _changes(name, kind))
             reason = f"would change {str(found[0][0])[:LONGEST]}" if found else ""
-        except Failure as failure:
-            if failure.kind is not Kind.REFUSED:
+        except PostgresqlFailure as failure:
+            if failure.kind is not PostgresqlKind.REFUSED:
                 raise
             reason = f"does not take a value: {failure}"
         if reason:

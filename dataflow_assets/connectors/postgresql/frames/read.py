@@ -21,7 +21,7 @@ from dataflow_assets.connectors.postgresql.frames.columns import (
 from dataflow_assets.connectors.postgresql.frames.conditions import condition
 from dataflow_assets.connectors.postgresql.frames.frame_table import (
     APPLICATION,
-    FrameTable,
+    PostgresqlFrameTable,
     translated_frames,
 )
 from dataflow_assets.connectors.postgresql.table import table
@@ -37,7 +37,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 
 
 def read(
-    place: FrameTable,
+    place: PostgresqlFrameTable,
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,
@@ -54,12 +54,12 @@ def read(
         only = condition(partitions, place.name, kinds) if partitions else ""
         ranges = _ranges(*_blocks(link, place))
     # Also where there is one range: a lazy frame may be read more than once.
-    reader = _Reader(place, tuple(columns), tuple(ranges), only, _export(place, held))
+    reader = _PostgresqlReader(place, tuple(columns), tuple(ranges), only, _export(place, held))
     schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
 
 
-def _export(place: FrameTable, held: ExitStack) -> str:
+def _export(place: PostgresqlFrameTable, held: ExitStack) -> str:
     """The name of a snapshot of now; later changes do not show in it."""
     conninfo = dsn.conninfo(place.connection, APPLICATION)
     link = held.enter_context(closing(psycopg.connect(conninfo, autocommit=True)))
@@ -69,7 +69,7 @@ def _export(place: FrameTable, held: ExitStack) -> str:
     return str(name)
 
 
-def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
+def describe(place: PostgresqlFrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; PostgreSQL only estimates its rows."""
     with (
         translated_frames(place, "looking at"),
@@ -82,8 +82,8 @@ def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    place: FrameTable
+class _PostgresqlReader:
+    place: PostgresqlFrameTable
     columns: tuple[FrameColumn, ...]
     ranges: tuple[str, ...]
     only: str
@@ -159,7 +159,7 @@ def _read_csv(lines: pa.Buffer, kinds: Sequence[pa.DataType]) -> pa.Table:
     )
 
 
-def _blocks(link: TextLink, place: FrameTable) -> tuple[int, int]:
+def _blocks(link: TextLink, place: PostgresqlFrameTable) -> tuple[int, int]:
     """The table's blocks, and of what size they are."""
     query = "SELECT pg_relation_size(to_regclass($1)), current_setting('block_size')::int"
     size, block = link.execute(query, place.name)[0]

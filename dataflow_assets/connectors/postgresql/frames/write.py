@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import TextLink, lock_name, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.frames.columns import column_kinds
 from dataflow_assets.connectors.postgresql.frames.conditions import condition
 from dataflow_assets.connectors.postgresql.frames.frame_table import (
     APPLICATION,
-    FrameTable,
+    PostgresqlFrameTable,
     translated_frames,
 )
 from dataflow_assets.connectors.postgresql.frames.modifiers import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes rows
-    place: FrameTable,
+    place: PostgresqlFrameTable,
     frame: DataFrame,
     mode: Mode,
     key: Sequence[str],
@@ -61,7 +61,9 @@ def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes r
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    beside = FrameTable(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
+    beside = PostgresqlFrameTable(
+        place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}"
+    )
     with (
         translated_frames(place, "writing"),
         closing(TextLink(place.connection, APPLICATION)) as link,
@@ -72,17 +74,19 @@ def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes r
         _create_stage(link, beside, types)
         try:
             matched = tuple(key) if mode == "upsert" else ()
-            stager = _Stager(place, beside, _schema(link, place, columns), matched, encode)
+            stager = _PostgresqlStager(
+                place, beside, _schema(link, place, columns), matched, encode
+            )
             attempts, rows = stage(frame, stager)
             move.check(link, attempts, partitions)
             move.run(link, attempts)
         finally:
-            with suppress(Failure):
+            with suppress(PostgresqlFailure):
                 link.execute(f"DROP TABLE IF EXISTS {beside.name}")
     return rows
 
 
-def _only(link: TextLink, place: FrameTable, partitions: Partitions | None) -> str:
+def _only(link: TextLink, place: PostgresqlFrameTable, partitions: Partitions | None) -> str:
     """A condition on the rows that are replaced; empty for all of them."""
     if partitions is None:
         return ""
@@ -90,11 +94,11 @@ def _only(link: TextLink, place: FrameTable, partitions: Partitions | None) -> s
 
 
 @dataclass(frozen=True)
-class _Stager:
+class _PostgresqlStager:
     """Copies the rows of one Spark partition into the stage."""
 
-    place: FrameTable
-    stage: FrameTable
+    place: PostgresqlFrameTable
+    stage: PostgresqlFrameTable
     schema: pa.Schema
     key: tuple[str, ...]
     encode: Encode
@@ -112,7 +116,7 @@ class _Stager:
             link.execute("COMMIT")
 
 
-def _schema(link: TextLink, place: FrameTable, columns: pa.Schema) -> pa.Schema:
+def _schema(link: TextLink, place: PostgresqlFrameTable, columns: pa.Schema) -> pa.Schema:
     """The columns as rows of flows have them; those that only the server fills are text."""
     found = table.find(link, place.schema, place.table)
     known = {column.name: column.field for column in found.columns} if found else {}
@@ -121,7 +125,9 @@ def _schema(link: TextLink, place: FrameTable, columns: pa.Schema) -> pa.Schema:
     return pa.schema([*fields, mark], {Note.NO_NUL: b"1"})
 
 
-def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:
+def _create(
+    link: TextLink, place: PostgresqlFrameTable, columns: pa.Schema, key: Sequence[str]
+) -> None:
     if link.execute("SELECT to_regclass($1)::text", place.name)[0][0]:
         return
     parts = [f"{quote(column.name)} {sql_type(column.type)}" for column in columns]
@@ -134,14 +140,18 @@ def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence
     link.execute("COMMIT")
 
 
-def _types(link: TextLink, place: FrameTable, columns: pa.Schema) -> dict[str, ColumnTypes]:
+def _types(
+    link: TextLink, place: PostgresqlFrameTable, columns: pa.Schema
+) -> dict[str, ColumnTypes]:
     """The target's types of the frame's columns; a column that the table lacks is an error."""
     known = column_types(link, place)
     refuse_unknown_columns(place.name, columns.names, known)
     return {name: known[name] for name in columns.names}
 
 
-def _create_stage(link: TextLink, stage: FrameTable, types: Mapping[str, ColumnTypes]) -> None:
+def _create_stage(
+    link: TextLink, stage: PostgresqlFrameTable, types: Mapping[str, ColumnTypes]
+) -> None:
     columns = [f"{quote(name)} {each.staged}" for name, each in types.items()]
     listed = ", ".join([*columns, f"{quote(attempt_column(types))} text"])
     link.execute(f"CREATE UNLOGGED TABLE {stage.name} ({listed})")
@@ -151,8 +161,8 @@ def _create_stage(link: TextLink, stage: FrameTable, types: Mapping[str, ColumnT
 class _Move:
     """From the stage into the target, in one transaction; rows of failed attempts stay behind."""
 
-    place: FrameTable
-    stage: FrameTable
+    place: PostgresqlFrameTable
+    stage: PostgresqlFrameTable
     types: Mapping[str, ColumnTypes]
     mode: Mode
     key: Sequence[str]

@@ -20,12 +20,12 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure, PostgresqlKind
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import transaction
 from dataflow_assets.connectors.postgresql.rejected.table import batches
 from dataflow_assets.connectors.postgresql.table import create_table, error_table
-from dataflow_assets.connectors.postgresql.table.error_table import Layout
+from dataflow_assets.connectors.postgresql.table.error_table import PostgresqlLayout
 from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.contracts import EntryName, ErrorRecord
 from dataflow_assets.errors import PermanentError
@@ -81,13 +81,13 @@ class PostgresqlErrorRows(RejectedRows):
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
         self.link.execute(self._layout().mark_replayed(), json.dumps(names))
 
-    def _insert(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _insert(self, layout: PostgresqlLayout, rows: Sequence[Mapping[str, Any]]) -> None:
         self.link.execute("SAVEPOINT dataflow_errors")
         try:
             self._insert_all(layout, rows)
-        except Failure as failure:
+        except PostgresqlFailure as failure:
             opened = [_as_base64(row) for row in rows] if len(rows) == 1 else []
-            if failure.kind is not Kind.REFUSED or opened == list(rows):
+            if failure.kind is not PostgresqlKind.REFUSED or opened == list(rows):
                 raise
             self.link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
             for row in opened or rows:
@@ -95,7 +95,7 @@ class PostgresqlErrorRows(RejectedRows):
         else:
             self.link.execute("RELEASE SAVEPOINT dataflow_errors")
 
-    def _insert_all(self, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _insert_all(self, layout: PostgresqlLayout, rows: Sequence[Mapping[str, Any]]) -> None:
         text = json.dumps(rows)
         if len(self.link.execute(layout.insert(), text)) == len(rows):
             return
@@ -107,19 +107,19 @@ class PostgresqlErrorRows(RejectedRows):
                 "records for something else than their id: drop it, or name another table"
             )
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> PostgresqlLayout:
         table = find(self.link, *self.sink.place())
         if table is None:
             raise PermanentError(f"the error sink's {self.sink.no_table()}")
         table.check()
         return error_table.layout(self.sink, table)
 
-    def _add_note(self, layout: Layout) -> None:
+    def _add_note(self, layout: PostgresqlLayout) -> None:
         """Gives an older table the column that a replay fills; a person must where we may not."""
         try:
             self.link.execute(layout.noting())
-        except Failure as failure:
-            if failure.kind is not Kind.PERMANENT:
+        except PostgresqlFailure as failure:
+            if failure.kind is not PostgresqlKind.PERMANENT:
                 raise
             raise PermanentError(
                 f"the error sink's table {layout.place} has no column for what was replayed: "

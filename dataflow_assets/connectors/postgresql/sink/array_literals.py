@@ -10,7 +10,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink.encode_texts import text_values
 from dataflow_assets.connectors.postgresql.table.column import DELIMITER, TYPE
 from dataflow_assets.contracts import Kind, kind_of
@@ -60,7 +60,7 @@ def check_literal(text: str, element: pa.Field, name: str) -> None:
     if wrong is not None:
         declared = element.metadata[TYPE].decode()
         message = f'"{wrong}" is not how PostgreSQL writes a value of type {declared}'
-        raise Failure(message, "22P02", column=name)
+        raise PostgresqlFailure(message, "22P02", column=name)
 
 
 @cache

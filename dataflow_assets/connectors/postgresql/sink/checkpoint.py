@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from dataflow_assets.connectors.postgresql.client import Link, Row
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
-from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition, Stored
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import (
+    PostgresqlPartition,
+    PostgresqlStored,
+)
 from dataflow_assets.contracts import (
     Checkpoint,
     OffsetSlice,
@@ -98,7 +101,7 @@ class BranchCheckpoint:
         if not self._execute(_ASSERT, self.epoch, self._target.manifest, identity):
             raise self._loss()
 
-    def read(self) -> Stored:
+    def read(self) -> PostgresqlStored:
         """All of it; raises when another run has the epoch."""
         stored = checkpoint_tables.read(self._link, self._schema, [self._target])
         found = stored.get(self._target.id)
@@ -138,11 +141,11 @@ class BranchCheckpoint:
         self.retire()
         self._execute(_FORGET)
 
-    def step_over(self, gaps: Sequence[OffsetSlice]) -> dict[str, Partition]:
+    def step_over(self, gaps: Sequence[OffsetSlice]) -> dict[str, PostgresqlPartition]:
         """Moves partitions to the ends of their slices; the ones moved by somebody stay."""
         rows = json.dumps([[s.partition, s.after, s.upto] for s in gaps])
         stepped = self._execute(_STEP, self.epoch, rows)
-        found = {row[0]: Partition.of(row[1:]) for row in stepped}
+        found = {row[0]: PostgresqlPartition.of(row[1:]) for row in stepped}
         if missed := [piece for piece in gaps if piece.partition not in found]:
             positions = self.read().state.positions  # raises when another run has the epoch
             raise checkpoint_moved(self._target.flow, missed[0], positions.get(missed[0].partition))
@@ -169,23 +172,27 @@ def peek_together(
     try:
         with lend(asked[0][0].dsn()) as link:
             found = {schema: _read_stored(link, schema, each) for schema, each in schemas.items()}
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         found = dict.fromkeys(schemas, failure)
     return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
 
 
-def _read_stored(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored] | Failure:
+def _read_stored(
+    link: Link, schema: str, targets: Sequence[Target]
+) -> dict[str, PostgresqlStored] | PostgresqlFailure:
     try:
         there = not checkpoint_tables.missing(link, schema)
         return checkpoint_tables.read(link, schema, targets) if there else {}
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         return failure
 
 
 def _answer(
-    sink: PostgresqlSinkOptions, target: Target, found: dict[str, Stored] | Failure
+    sink: PostgresqlSinkOptions,
+    target: Target,
+    found: dict[str, PostgresqlStored] | PostgresqlFailure,
 ) -> Checkpoint | DataflowError | None:
-    if isinstance(found, Failure):
+    if isinstance(found, PostgresqlFailure):
         return found.error(f"reading the checkpoint of {sink.address()}")
     stored = found.get(target.id)
     return stored.state.for_readers if stored and stored.state.is_known else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.table.column import TIMES, TYPE
 
 _WORDS = "now|today|tomorrow|yesterday"
@@ -31,7 +31,7 @@ def check_clock(values: pa.Array, field: pa.Field) -> None:
             if _CLOCK.search(part):
                 declared = field.metadata[TYPE].decode()
                 message = f'"{part}" in a value of type {declared} stands for the server\'s clock'
-                raise Failure(message, "22007", column=field.name)
+                raise PostgresqlFailure(message, "22007", column=field.name)
 
 
 def _parts(text: str, way: Sequence[int]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure, PostgresqlKind
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import STORED
 
 LEAST = 10_000  # rows; with fewer, asking costs more than it can save
@@ -72,8 +72,8 @@ class DirectCopy:
             if stored.num_rows:
                 merge(stored)
             copy(new)
-        except Failure as failure:
-            if failure.kind is Kind.TRANSIENT:
+        except PostgresqlFailure as failure:
+            if failure.kind is PostgresqlKind.TRANSIENT:
                 raise
             self._link.execute("ROLLBACK TO SAVEPOINT dataflow_straight")
             return False

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink.array_literals import check_literal, delimiter
 from dataflow_assets.connectors.postgresql.sink.encode_texts import text_values
 from dataflow_assets.contracts import Kind, Note, element_of, kind_of
@@ -148,7 +148,7 @@ def _single(text: str, field: pa.Field) -> str:
         own = _text(text) if text.startswith('"') else text
     except _UNFIT as error:
         reason = error.reason if isinstance(error, RejectedRecord) else str(error)
-        raise Failure(reason, _REFUSED, column=field.name) from None
+        raise PostgresqlFailure(reason, _REFUSED, column=field.name) from None
     check_literal(own, element, field.name)
     return own
 

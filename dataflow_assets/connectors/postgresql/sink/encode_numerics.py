@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.formats.text_forms import all_have
 
 _USUAL = r"^-?[0-9]{1,38}(\.[0-9]{1,38})?$"
@@ -88,7 +88,7 @@ def _single(text: str, name: str) -> bytes:
         return struct.pack(">HhHH", 0, 0, _SPECIAL[bare.lower()], 0)
     if not _ODD.fullmatch(bare):
         message = f'invalid input syntax for type numeric: "{text}"'
-        raise Failure(message, "22P02", column=name)
+        raise PostgresqlFailure(message, "22P02", column=name)
     try:
         sign, digits, exponent = Decimal(bare).as_tuple()
     except InvalidOperation:  # an exponent beyond all measure
@@ -100,8 +100,8 @@ def _single(text: str, name: str) -> bytes:
     return found
 
 
-def _overflow(name: str) -> Failure:
-    return Failure("value overflows numeric format", "22003", column=name)
+def _overflow(name: str) -> PostgresqlFailure:
+    return PostgresqlFailure("value overflows numeric format", "22003", column=name)
 
 
 def _encode(sign: int, digits: str, exponent: int) -> bytes | None:

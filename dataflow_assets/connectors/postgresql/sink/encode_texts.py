@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.sink.composite_texts import check_clock
 from dataflow_assets.connectors.postgresql.sink.encode_times import moments
 from dataflow_assets.connectors.postgresql.table.column import TIMES, TYPE
@@ -56,4 +56,6 @@ def _refuse(values: pa.Array, wrong: pa.Array, field: pa.Field, what: str) -> No
     found = values.filter(wrong.fill_null(False))
     if len(found):
         declared = field.metadata[TYPE].decode()
-        raise Failure(f'"{found[0]}" is {what} of type {declared}', "22007", column=field.name)
+        raise PostgresqlFailure(
+            f'"{found[0]}" is {what} of type {declared}', "22007", column=field.name
+        )

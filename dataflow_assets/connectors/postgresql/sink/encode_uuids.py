@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.formats.text_forms import UUID as CANONICAL
 from dataflow_assets.formats.text_forms import all_have
 
@@ -60,4 +60,4 @@ def _parse(value: str | None, name: str) -> bytes | None:
         return UUID(value).bytes
     except ValueError:
         message = f'invalid input syntax for type uuid: "{value}"'
-        raise Failure(message, "22P02", column=name) from None
+        raise PostgresqlFailure(message, "22P02", column=name) from None

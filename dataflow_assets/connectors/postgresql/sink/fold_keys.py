@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     GROUP,
     STORED,
     FoldedRows,
-    Rules,
+    PostgresqlRules,
 )
 from dataflow_assets.sdk.key_folding import (
     Bools,
@@ -39,7 +39,7 @@ from dataflow_assets.sdk.key_folding import (
 )
 
 
-def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[FoldedRows]:
+def steps(rows: pa.RecordBatch, group: Ints, rules: PostgresqlRules) -> Iterator[FoldedRows]:
     whole = Batch.of(_as_inserted(rows, group, rules), group, rules)
     if rules.version is None:
         yield from whole.steps()
@@ -55,7 +55,7 @@ def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[FoldedRow
 class Batch:
     """Rows in order, with their key's number, what they lack and whether they delete."""
 
-    rules: Rules
+    rules: PostgresqlRules
     rows: pa.RecordBatch
     group: Ints
     mask: Ints
@@ -64,7 +64,7 @@ class Batch:
     updated: Bools
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, group: Ints, rules: Rules) -> Batch:
+    def of(cls, rows: pa.RecordBatch, group: Ints, rules: PostgresqlRules) -> Batch:
         mask, absent = matrix(rows, len(rules.schema))
         named = rows.select(rules.schema.names)
         return cls(rules, named, group, mask, absent, deletes(rows), updates(rows))
@@ -204,7 +204,7 @@ class Batch:
         return runs
 
 
-def _as_inserted(rows: pa.RecordBatch, group: Ints, rules: Rules) -> pa.RecordBatch:
+def _as_inserted(rows: pa.RecordBatch, group: Ints, rules: PostgresqlRules) -> pa.RecordBatch:
     """Each row with the key as the row wrote it that inserts its key.
 
     A stored row keeps the spelling of its key by which it was inserted, whoever updates it.

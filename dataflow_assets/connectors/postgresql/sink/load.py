@@ -15,8 +15,12 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import fold_keys, key_order
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
-from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
-from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, FoldedRows, Rules
+from dataflow_assets.connectors.postgresql.sink.refused_rows import PostgresqlTrial
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
+    GROUP,
+    FoldedRows,
+    PostgresqlRules,
+)
 from dataflow_assets.connectors.postgresql.sink.upsert_staging import UpsertStaging
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import (
@@ -43,7 +47,7 @@ class Loader(ABC):
         self._sink = sink
         self._link = link
         self._schema = schema
-        self._trial = Trial(link)
+        self._trial = PostgresqlTrial(link)
         self._sent: list[Messages] = []
         self._found: list[Rejection] = []
 
@@ -151,7 +155,7 @@ class UpsertLoader(Loader):
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._key = table.key_of(schema)
-        self._rules = Rules.of(sink, schema)
+        self._rules = PostgresqlRules.of(sink, schema)
         self._staging = UpsertStaging(sink, link, schema)
         self._rows: list[pa.RecordBatch] = []
         self._step: FoldedRows | None = None
@@ -199,7 +203,7 @@ class UpsertLoader(Loader):
         if known is not None:
             return rows, known
         codes = key_order.spellings(rows, self._key)
-        refused, first = self._staging.equal(rows, codes, Trial(self._link))
+        refused, first = self._staging.equal(rows, codes, PostgresqlTrial(self._link))
         wrong = np.isin(codes, list(refused))
         for index in np.flatnonzero(wrong).tolist():
             failure = refused[int(codes[index])]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure, PostgresqlKind
 from dataflow_assets.sdk.refused_rows import SuspectRows, attempt_rows
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
@@ -19,7 +19,7 @@ Refused = list[tuple[pa.RecordBatch, ServerFailure]]
 Load = Callable[[pa.RecordBatch], None]
 
 
-class Trial:
+class PostgresqlTrial:
     """Runs the loads of one slice."""
 
     def __init__(self, link: Link) -> None:
@@ -31,13 +31,13 @@ class Trial:
 
         Two spellings of one key that meet in one statement come apart as the rows are halved.
         """
-        attempt = _Attempt(self._link, load)
+        attempt = _PostgresqlAttempt(self._link, load)
         passes = attempt.passes if in_order else None
         found = self.suspects.search(rows, attempt, in_order=in_order, passes=passes)
         return [(one.row, one.failure) for one in found]
 
 
-class _Attempt:
+class _PostgresqlAttempt:
     """One load of rows, all or none of them."""
 
     def __init__(self, link: Link, load: Load) -> None:
@@ -51,7 +51,10 @@ class _Attempt:
                 if failure is not None and failure.fault is Fault.OPEN:
                     self._check_target(rows, failure)
                 return failure
-            if not isinstance(failure, Failure) or failure.kind is not Kind.AGAIN:
+            if (
+                not isinstance(failure, PostgresqlFailure)
+                or failure.kind is not PostgresqlKind.AGAIN
+            ):
                 raise failure
             if attempt == ATTEMPTS - 1:
                 raise failure
@@ -77,8 +80,8 @@ class _Attempt:
         self._link.execute("SAVEPOINT dataflow")
         try:
             failure: ServerFailure | None = attempt_rows(lambda: self._load(rows))
-        except Failure as refused:
-            if refused.kind is Kind.TRANSIENT:
+        except PostgresqlFailure as refused:
+            if refused.kind is PostgresqlKind.TRANSIENT:
                 raise
             failure = refused
         end = "RELEASE" if failure is None else "ROLLBACK TO"

@@ -24,8 +24,8 @@ from dataflow_assets.connectors.postgresql.table.access import (
     check_writable,
     holds_rows,
 )
-from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
-from dataflow_assets.connectors.postgresql.table.table import Table, find
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import PostgresqlPartition
+from dataflow_assets.connectors.postgresql.table.table import PostgresqlTable, find
 from dataflow_assets.contracts import (
     AddsColumns,
     Checkpoint,
@@ -64,7 +64,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
         self._schema, self._name = sink.place()
         self._columns: pa.Schema | None = None
         self._epoch = 0
-        self._table: Table | None = None
+        self._table: PostgresqlTable | None = None
         self._open()
 
     @property
@@ -209,7 +209,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
         self._epoch = branch.epoch
         self._keep(stored)
 
-    def _find_table(self, link: TextLink) -> Table | None:
+    def _find_table(self, link: TextLink) -> PostgresqlTable | None:
         found = find(link, self._schema, self._name)
         if found is None:
             check_name(link, self._sink)
@@ -233,7 +233,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
     def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
         """Receipts carry what the writers' own commits returned: without gaps nothing is asked."""
         mine = [r for r in receipts if r.branch == self._target.branch and r.staged]
-        moved = {r.partition: Partition.parse(r.staged[0]) for r in mine}
+        moved = {r.partition: PostgresqlPartition.parse(r.staged[0]) for r in mine}
         self._move(moved)
         if missed := gaps(span, self._checkpoint.positions):
             with self._transaction("finishing on") as link:
@@ -255,7 +255,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
             branch.retire()
             branch.insert(positions)
 
-    def _move(self, partitions: Mapping[str, Partition]) -> None:
+    def _move(self, partitions: Mapping[str, PostgresqlPartition]) -> None:
         self._keep(replace(self._stored, partitions={**self._stored.partitions, **partitions}))
 
     def _reload(self) -> None:
@@ -264,7 +264,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
             stored = self._branch(link).read()
         self._keep(stored)
 
-    def _keep(self, stored: checkpoint_tables.Stored) -> None:
+    def _keep(self, stored: checkpoint_tables.PostgresqlStored) -> None:
         self._stored = stored
         self._checkpoint = stored.state.for_readers
 
@@ -286,7 +286,7 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
         ):
             yield link
 
-    def _hold(self, link: TextLink, table: Table | None) -> BranchCheckpoint:
+    def _hold(self, link: TextLink, table: PostgresqlTable | None) -> BranchCheckpoint:
         """The branch's row, locked under our epoch."""
         branch = self._branch(link)
         branch.hold(table.oid if table else None)

@@ -95,10 +95,10 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogeth
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
         from dataflow_assets.connectors.postgresql.frames import read, write
-        from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
+        from dataflow_assets.connectors.postgresql.frames.frame_table import PostgresqlFrameTable
         from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 
-        place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
+        place = PostgresqlFrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
             partial(read.read, place),
             partial(write.write, place, encode=textual),

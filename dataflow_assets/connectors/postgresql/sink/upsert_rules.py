@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.table.table import Table, key_of
+from dataflow_assets.connectors.postgresql.table.table import PostgresqlTable, key_of
 from dataflow_assets.contracts import reserved
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.errors.likely_names import did_you_mean_or
@@ -23,7 +23,7 @@ DELETED = reserved("deleted")  # optional column: whether the row's key is to be
 
 
 @dataclass(frozen=True)
-class Rules:
+class PostgresqlRules:
     """What the manifest says about keys, versions and deletes."""
 
     schema: pa.Schema
@@ -33,7 +33,7 @@ class Rules:
     hard: bool = False
 
     @classmethod
-    def of(cls, sink: PostgresqlSinkOptions, schema: pa.Schema) -> Rules:
+    def of(cls, sink: PostgresqlSinkOptions, schema: pa.Schema) -> PostgresqlRules:
         version = sink.upsert_version_column if sink.upsert_strategy == "ifNewer" else None
         return cls(schema, key_of(schema), version, sink.soft, sink.delete_mode == "hard")
 
@@ -56,7 +56,7 @@ def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> 
     return f"conflictKey: table {sink.table} has no column {name}; {advice}"
 
 
-def key_columns(sink: PostgresqlSinkOptions, table: Table) -> tuple[str, ...]:
+def key_columns(sink: PostgresqlSinkOptions, table: PostgresqlTable) -> tuple[str, ...]:
     """Returns what rows are matched by, proved to be unique; empty for append."""
     if not sink.upsert_mode:
         return ()

@@ -16,12 +16,12 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
 from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints, firsts
-from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
+from dataflow_assets.connectors.postgresql.sink.refused_rows import PostgresqlTrial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
     DELETED,
     POSITION,
     FoldedRows,
-    Rules,
+    PostgresqlRules,
 )
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, JUDGED, oid_of
 from dataflow_assets.contracts import Note
@@ -65,7 +65,7 @@ class UpsertStaging:
         self._link = link
         self._place = sink.place()
         self._schema = schema
-        self._rules = Rules.of(sink, schema)
+        self._rules = PostgresqlRules.of(sink, schema)
         self._name = _name(schema)
         stem = free_stem(schema.names, "_dataflow_")
         self._columns = {DELETED: f"{stem}deleted", POSITION: f"{stem}position"}
@@ -109,7 +109,7 @@ class UpsertStaging:
         return load
 
     def equal(
-        self, rows: pa.RecordBatch, codes: Ints, trial: Trial
+        self, rows: pa.RecordBatch, codes: Ints, trial: PostgresqlTrial
     ) -> tuple[Mapping[int, ServerFailure], Ints]:
         """Which keys are one key, asked of the server: each spelling once.
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import give, lend, take
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
@@ -23,7 +23,7 @@ from dataflow_assets.connectors.postgresql.rejected.table import PostgresqlRejec
 from dataflow_assets.connectors.postgresql.sink.foreign_keys import explain
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
-from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import PostgresqlPartition
 from dataflow_assets.contracts import (
     ErrorRecord,
     PartSlice,
@@ -70,7 +70,7 @@ class PostgresqlWriter(SliceTransaction):
         self._names = checkpoint_tables.statements(self._schema)
         self._link: TextLink | None = None
         self._loader: Loader
-        self._stored = Partition(piece.after)
+        self._stored = PostgresqlPartition(piece.after)
 
     @override
     def begin(self) -> None:
@@ -107,7 +107,7 @@ class PostgresqlWriter(SliceTransaction):
         ((oid, shape, *moved),) = link.execute(query, *values)
         self._check(oid, shape)  # again: only the rows' own lock has kept it as it is
         link.execute("COMMIT")
-        self._stored = Partition.of(tuple(moved))
+        self._stored = PostgresqlPartition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
 
     @override
@@ -130,7 +130,7 @@ class PostgresqlWriter(SliceTransaction):
     def staged(self) -> tuple[str, ...]:
         return (self._stored.dump(),) if self._begun and self.stored_position() is not None else ()
 
-    def _lock(self, link: TextLink) -> Partition:
+    def _lock(self, link: TextLink) -> PostgresqlPartition:
         expression = table.shape_sql(self._ticket.schema, "to_regclass($4::text)")
         query = _LOCK.format(**self._names, shape=expression)
         found = link.execute(query, *self._row(), self._place())
@@ -140,7 +140,7 @@ class PostgresqlWriter(SliceTransaction):
             )
         ((_, oid, shape, intent, *row),) = found
         self._check(oid, shape)
-        flow, stored = self._ticket.target.flow, Partition.of(tuple(row))
+        flow, stored = self._ticket.target.flow, PostgresqlPartition.of(tuple(row))
         if isinstance(self._piece, PartSlice):
             check_recorded(flow, self._piece, checkpoint_tables.load_intent(intent))
         check_planned(flow, self._piece, stored.position)
@@ -195,7 +195,7 @@ class PostgresqlWriter(SliceTransaction):
             raise
 
     def _is_gone(self) -> bool:
-        with contextlib.suppress(Failure), lend(self._dsn) as link:
+        with contextlib.suppress(PostgresqlFailure), lend(self._dsn) as link:
             found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
             return bool(found[0][0])
         return False

@@ -51,7 +51,7 @@ EPOCHS = {
 """1970 to 2000, in units of the types. The largest and the smallest value are infinities."""
 
 
-class Decoder:
+class PostgresqlDecoder:
     """Decodes rows of these columns."""
 
     def __init__(self, fields: Sequence[pa.Field], types: Sequence[TypeOf]) -> None:

@@ -11,7 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
+from dataflow_assets.connectors.postgresql.source.decode_copy import (
+    HEADER,
+    TRAILER,
+    PostgresqlDecoder,
+)
 from dataflow_assets.sdk.sql_table import Selection
 
 BATCH_ROWS = 50_000
@@ -22,11 +26,15 @@ def read(link: TextLink, query: str, columns: Sequence[Selection]) -> Iterator[p
     """Returns the answer to a query of these columns, however long it takes the server."""
     link.execute("BEGIN READ ONLY")
     link.execute("SELECT set_config('statement_timeout', '0', true)")
-    decoder = Decoder([each.field for each in columns], [each.column.type for each in columns])
+    decoder = PostgresqlDecoder(
+        [each.field for each in columns], [each.column.type for each in columns]
+    )
     return copy_batches(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)")
 
 
-def copy_batches(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
+def copy_batches(
+    link: TextLink, decoder: PostgresqlDecoder, query: str
+) -> Iterator[pa.RecordBatch]:
     """Returns what a binary COPY sends, at least one batch; ends only when the server says so."""
     skipped, made = HEADER, False
     data, sizes = bytearray(), list[int]()
@@ -42,7 +50,9 @@ def copy_batches(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.Re
         yield _decode(decoder, data, sizes, skipped)
 
 
-def _decode(decoder: Decoder, data: bytearray, sizes: list[int], skipped: int) -> pa.RecordBatch:
+def _decode(
+    decoder: PostgresqlDecoder, data: bytearray, sizes: list[int], skipped: int
+) -> pa.RecordBatch:
     starts = np.zeros(len(sizes), np.int64)
     np.cumsum(sizes[:-1], out=starts[1:])
     if skipped and len(starts):

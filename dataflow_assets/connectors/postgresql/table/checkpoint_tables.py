@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dataflow_assets.connectors.postgresql.client import Link, Row, lock_name, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -126,7 +126,7 @@ def _make(link: Link, schema: str) -> None:
         if not has_metadata:
             link.execute(_ADD_METADATA.format(**statements(schema)))
         link.execute("COMMIT")
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         link.execute("ROLLBACK")
         raise _no_storage(failure, schema) from None
 
@@ -148,7 +148,7 @@ def _add_metadata(link: Link, schema: str) -> None:
     """Only its owner may: without the column, rejected records are kept as earlier versions did."""
     try:
         link.execute(_ADD_METADATA.format(**statements(schema)))
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         if failure.sqlstate != "42501":
             raise
 
@@ -157,7 +157,7 @@ def _additions(schema: str) -> list[str]:
     return [statement.format(**statements(schema)) for statement in _ADD_LATEST]
 
 
-def _no_storage(failure: Failure, schema: str) -> Exception:
+def _no_storage(failure: PostgresqlFailure, schema: str) -> Exception:
     if failure.sqlstate not in {"42501", "3F000", "42P16"}:
         return failure
     if failure.sqlstate == "42P16":
@@ -204,7 +204,7 @@ def columns(value: Position | None) -> tuple[int | None, str | None]:
 
 
 @dataclass(frozen=True)
-class Partition:
+class PostgresqlPartition:
     """One partition's row: what was consumed and counted."""
 
     position: Position | None
@@ -212,7 +212,7 @@ class Partition:
     committed_at: datetime | None = None
 
     @classmethod
-    def of(cls, row: Row) -> Partition:
+    def of(cls, row: Row) -> PostgresqlPartition:
         """From next_offset, part, rows, rejected, bytes, committed_at."""
         return cls(position(row), Totals(*row[2:5]), row[5])
 
@@ -222,18 +222,18 @@ class Partition:
         return json.dumps([*columns(self.position), *totals, moment])
 
     @classmethod
-    def parse(cls, text: str) -> Partition:
+    def parse(cls, text: str) -> PostgresqlPartition:
         *row, moment = json.loads(text)
         return cls.of((*row, datetime.fromisoformat(moment) if moment else None))
 
 
 @dataclass(frozen=True)
-class Stored:
+class PostgresqlStored:
     """Everything stored for one branch; `head` counts what no partition's row counts any more."""
 
     head: Checkpoint
     intent: tuple[PartSlice, ...]
-    partitions: Mapping[str, Partition]
+    partitions: Mapping[str, PostgresqlPartition]
 
     @property
     def state(self) -> BranchState:
@@ -248,19 +248,22 @@ class Stored:
         return BranchState(checkpoint, self.intent)
 
 
-def read(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored]:
+def read(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, PostgresqlStored]:
     """Returns what is stored, by the branch's id; without those of which nothing is."""
     names = statements(schema)
     asked = json.dumps([[target.flow, target.branch] for target in targets])
     ids = {(target.flow, target.branch): target.id for target in targets}
     heads = link.execute(_HEADS.format(**names), asked)
-    partitions = defaultdict[str, dict[str, Partition]](dict)
+    partitions = defaultdict[str, dict[str, PostgresqlPartition]](dict)
     for flow, branch, name, *row in (
         link.execute(_PARTITIONS.format(**names), asked) if heads else ()
     ):
-        partitions[ids[flow, branch]][name] = Partition.of(tuple(row))
+        partitions[ids[flow, branch]][name] = PostgresqlPartition.of(tuple(row))
     found = {ids[flow, branch]: _head(tuple(row)) for flow, branch, *row in heads}
-    return {id_: Stored(head, intent, partitions[id_]) for id_, (head, intent) in found.items()}
+    return {
+        id_: PostgresqlStored(head, intent, partitions[id_])
+        for id_, (head, intent) in found.items()
+    }
 
 
 def _head(row: Row) -> tuple[Checkpoint, tuple[PartSlice, ...]]:

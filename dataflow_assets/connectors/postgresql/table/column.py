@@ -54,7 +54,7 @@ _BINARY = frozenset({*ARROW, *_TEXT, *_KINDS, "uuid"})
 
 
 @dataclass(frozen=True)
-class Column:
+class PostgresqlColumn:
     """One column that may be written."""
 
     name: str
@@ -67,7 +67,7 @@ class Column:
     array: bool = False
     deterministic: bool = True
     """False: its collation finds texts equal that differ."""
-    element: Column | None = None
+    element: PostgresqlColumn | None = None
     """Of an array: one of its values."""
     times: tuple[tuple[int, ...], ...] = ()
     """Of a composite: the ways to the dates and times in it."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified_name, quote
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
 from dataflow_assets.connectors.postgresql.table.column_types import declarations
@@ -115,7 +115,7 @@ def _index(link: Link, sink: PostgresqlSinkOptions) -> None:
             f"CREATE INDEX IF NOT EXISTS {quote(f'idx_{name}_data')} "
             f"ON {qualified_name(schema, name)} USING gin (data)"
         )
-    except Failure as failure:
+    except PostgresqlFailure as failure:
         log.warning("table %s.%s is made without an index on data: %s", schema, name, failure)
         link.execute("ROLLBACK TO SAVEPOINT dataflow_index")
 

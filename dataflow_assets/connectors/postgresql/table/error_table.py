@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.postgresql.client import qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.table.column import Column
-from dataflow_assets.connectors.postgresql.table.table import Table
+from dataflow_assets.connectors.postgresql.table.column import PostgresqlColumn
+from dataflow_assets.connectors.postgresql.table.table import PostgresqlTable
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.rejected_records import HELD
 from dataflow_assets.sdk.sql_table.rejected import APART
@@ -75,7 +75,7 @@ WHERE {id} = e->>0 AND {reading} <= (e->>1)::bigint AND replayed_at IS NULL
 
 
 @dataclass(frozen=True)
-class Layout:
+class PostgresqlLayout:
     """The columns that are filled, by name with their base types."""
 
     place: str
@@ -137,7 +137,7 @@ class Layout:
         return f"({expression})".format(c=f"t.{name}")
 
 
-def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
+def layout(sink: PostgresqlSinkOptions, table: PostgresqlTable) -> PostgresqlLayout:
     """Returns how error records fit this table. Raises PermanentError where they do not."""
     known = {column.name: column for column in table.columns}
     wanted = ("data",) if sink.raw_mode or not _holds(known, APART) else APART
@@ -148,13 +148,13 @@ def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
     unfilled = (c for c in table.columns if c.name not in filled)
     if required := [c.name for c in unfilled if c.required and not c.default]:
         raise _unfit(sink, f"nothing fills its columns {', '.join(required)}, which are NOT NULL")
-    return Layout(qualified_name(*sink.place()), filled, REPLAYED in known)
+    return PostgresqlLayout(qualified_name(*sink.place()), filled, REPLAYED in known)
 
 
 _OPTIONAL = {"id": _TEXT, "flow": _TEXT, "_metadata": _JSON | _TEXT}
 
 
-def _holds(known: Mapping[str, Column], names: tuple[str, ...]) -> bool:
+def _holds(known: Mapping[str, PostgresqlColumn], names: tuple[str, ...]) -> bool:
     return all(name in known and known[name].base in _JSON | _TEXT for name in names)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Driver, Link, Row
 from dataflow_assets.connectors.postgresql.table import durability
-from dataflow_assets.connectors.postgresql.table.column import Column
+from dataflow_assets.connectors.postgresql.table.column import PostgresqlColumn
 from dataflow_assets.connectors.postgresql.table.inner_times import Way, inner_times
 from dataflow_assets.contracts import Note
 
@@ -127,11 +127,11 @@ class Unique:
 
 
 @dataclass(frozen=True)
-class Table:
+class PostgresqlTable:
     """The target as of now. `oid` tells a recreated table from the old one."""
 
     oid: str
-    columns: tuple[Column, ...]
+    columns: tuple[PostgresqlColumn, ...]
     unique: tuple[Unique, ...]
     primary: tuple[str, ...]
     deferred: bool
@@ -176,13 +176,13 @@ class Table:
         return {name: {EQUALS: operator.encode()} for name, operator in found.items()}
 
 
-def find(link: Link, schema: str, name: str) -> Table | None:
+def find(link: Link, schema: str, name: str) -> PostgresqlTable | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
     return _describe(link, *found[0]) if found else None
 
 
-def _describe(link: Link, oid: str, partitioned: bool) -> Table:
+def _describe(link: Link, oid: str, partitioned: bool) -> PostgresqlTable:
     # Before the columns: an ALTER TABLE in between is then noticed by the writers.
     place = "$1::oid"
     shape = _shape(place, partitioned=partitioned)
@@ -196,15 +196,17 @@ def _describe(link: Link, oid: str, partitioned: bool) -> Table:
     unique = tuple(index for _, index in indexes)
     ((deferred, judged),) = link.execute(_CONSTRAINTS, oid)
     primary = primaries[0] if primaries else ()
-    return Table(oid, columns, unique, primary, deferred, judged, weakness, shape, partitioned)
+    return PostgresqlTable(
+        oid, columns, unique, primary, deferred, judged, weakness, shape, partitioned
+    )
 
 
-def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[Column]:
+def _columns(rows: Sequence[Row], times: Mapping[str, Sequence[Way]]) -> Iterator[PostgresqlColumn]:
     """An array's column comes behind a row for its elements."""
     element = None
     for inside, name, base, kind, *others, delimiter in rows:
         ways = [way[1:] if inside else way for way in times.get(name, ())]
-        column = Column(name, base, kind == "e", *others)
+        column = PostgresqlColumn(name, base, kind == "e", *others)
         column = replace(column, element=element, times=tuple(ways), delimiter=delimiter)
         element = column if inside else None
         if not inside:

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 from functools import partial
 
 from dataflow_assets.connectors.trino.client import literal, quote
-from dataflow_assets.connectors.trino.table.table import Table
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.table.table import TrinoTable
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions
 
 _TIMES = {
@@ -18,7 +18,7 @@ _TIMES = {
 }
 
 
-def condition(partitions: Partitions, table: Table, prefix: str = "") -> str:
+def condition(partitions: Partitions, table: TrinoTable, prefix: str = "") -> str:
     """Returns what is true for their rows, and neither true nor false for a row without values.
 
     Args:
@@ -34,7 +34,7 @@ def condition(partitions: Partitions, table: Table, prefix: str = "") -> str:
     return partitions.sql(partial(_dimension, kinds, prefix))
 
 
-def _dimension(kinds: Mapping[str, Type], prefix: str, dimension: Dimension) -> str:
+def _dimension(kinds: Mapping[str, TrinoType], prefix: str, dimension: Dimension) -> str:
     name, kind = f"{prefix}{quote(dimension.column)}", kinds[dimension.column]
     if dimension.windows and kind.name in _TIMES:
         bounds = [(_moment(low), _moment(high)) for low, high in _TIMES[kind.name](dimension)]
@@ -43,7 +43,7 @@ def _dimension(kinds: Mapping[str, Type], prefix: str, dimension: Dimension) -> 
     return f"{name} IN ({keys})"
 
 
-def _key(key: str, kind: Type) -> str:
+def _key(key: str, kind: TrinoType) -> str:
     """A cast to a text of some length would cut off what is longer, and find other rows."""
     text = kind.name in {"varchar", "char"}
     return literal(key) if text else f"CAST({literal(key)} AS {kind.spelling})"

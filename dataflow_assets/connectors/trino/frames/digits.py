@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.trino.table.table import Column
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.formats.columns import refused
 from dataflow_assets.formats.second_digits import has_more_digits
 
@@ -25,7 +25,7 @@ def refuse_rounding(place: object, rows: pa.RecordBatch, columns: Iterable[Colum
             raise refused(place, f"column {column.name}: {reason}")
 
 
-def _finer(kind: Type, values: pa.Array) -> list[pa.Scalar]:
+def _finer(kind: TrinoType, values: pa.Array) -> list[pa.Scalar]:
     """The first such value, if there is any."""
     if pa.types.is_list(values.type):
         return _finer(kind.inner[0], pc.list_flatten(values))

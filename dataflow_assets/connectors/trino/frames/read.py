@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client, quote
+from dataflow_assets.connectors.trino.client import TrinoClient, quote
 from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.frames.conditions import condition
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, TrinoTable, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import choose, spark_type
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def place_of(sink: TrinoSinkOptions) -> Place:
+def place_of(sink: TrinoSinkOptions) -> TrinoPlace:
     schema, name = sink.place()
-    return Place(sink.catalog or "", schema, name)
+    return TrinoPlace(sink.catalog or "", schema, name)
 
 
-def find_table(client: Client, place: Place) -> Table:
+def find_table(client: TrinoClient, place: TrinoPlace) -> TrinoTable:
     """The table. Raises PermanentError where there is none, and Failure."""
     table = find(client, place)
     if table is None:
@@ -44,7 +44,7 @@ def describe(sink: TrinoSinkOptions) -> tuple[pa.Schema, int | None]:
     place = place_of(sink)
     with (
         translate_errors(f"looking at {place}"),
-        closing(Client(sink, "dataflow-frames")) as client,
+        closing(TrinoClient(sink, "dataflow-frames")) as client,
     ):
         table = find_table(client, place)
         count = client.value(f"SELECT count(*) FROM {place.quoted_name}")  # noqa: S608 - quoted
@@ -62,18 +62,21 @@ def read(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     place = place_of(sink)
-    with translate_errors(f"reading {place}"), closing(Client(sink, "dataflow-frames")) as client:
+    with (
+        translate_errors(f"reading {place}"),
+        closing(TrinoClient(sink, "dataflow-frames")) as client,
+    ):
         table = find_table(client, place)
     known = {column.name: column for column in table.columns}
     columns = tuple(known[name] for name in choose(place, names, known))
-    reader = _Reader(sink, place, columns, condition(partitions, table) if partitions else "")
+    reader = _TrinoReader(sink, place, columns, condition(partitions, table) if partitions else "")
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _TrinoReader:
     sink: TrinoSinkOptions
-    place: Place
+    place: TrinoPlace
     columns: tuple[Column, ...]
     only: str
     """A condition on the rows; empty for all of them."""
@@ -95,7 +98,7 @@ class _Reader:
         query += self.only and f" WHERE {self.only}"
         with (
             translate_errors(f"reading {self.place}"),
-            closing(Client(self.sink, "frames")) as client,
+            closing(TrinoClient(self.sink, "frames")) as client,
         ):
             for batch in batches(client.pages(query), fields):
                 yield self._fit(batch)

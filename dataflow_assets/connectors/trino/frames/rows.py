@@ -6,11 +6,11 @@ import random
 import time
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import Client, name_list, quote
-from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.client import TrinoClient, name_list, quote
+from dataflow_assets.connectors.trino.errors import CONFLICT, TrinoFailure
 from dataflow_assets.connectors.trino.frames.conditions import condition
 from dataflow_assets.connectors.trino.table import capabilities, statement
-from dataflow_assets.connectors.trino.table.table import Column, Table
+from dataflow_assets.connectors.trino.table.table import Column, TrinoTable
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import Mode, several_of_one_key
 from dataflow_assets.sdk.table_partitions import Partitions
@@ -19,11 +19,11 @@ ATTEMPTS = 30
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrinoRows:
     """The rows of one frame. Methods raise Failure and PermanentError."""
 
-    client: Client
-    table: Table
+    client: TrinoClient
+    table: TrinoTable
     source: statement.Source
     key: tuple[str, ...]
     partitions: Partitions | None
@@ -58,7 +58,7 @@ class Rows:
         for number in range(1, ATTEMPTS + 1):
             try:
                 self.client.run(text)
-            except Failure as failure:
+            except TrinoFailure as failure:
                 if failure.name != CONFLICT or number == ATTEMPTS or mode == "append":
                     raise
                 time.sleep(random.random() * min(number, 5))  # noqa: S311 - writers that meet part
@@ -81,7 +81,7 @@ class Rows:
         return f"CREATE OR REPLACE TABLE {self.table.place.quoted_name} AS {query}"
 
 
-def check_merge(table: Table, able: capabilities.Capabilities) -> None:
+def check_merge(table: TrinoTable, able: capabilities.Capabilities) -> None:
     """Raises PermanentError where partitions of an asset cannot be replaced by one statement."""
     needs = f"mode overwrite of an asset with partitions needs MERGE, which for {table.place}"
     if not able.merge:
@@ -95,7 +95,7 @@ def check_merge(table: Table, able: capabilities.Capabilities) -> None:
         )
 
 
-def _every_row(table: Table) -> str:
+def _every_row(table: TrinoTable) -> str:
     """Returns a condition that is true for each row, though Trino looks at the row to know it.
 
     A join whose condition is about one side alone compares each row of both with each other.

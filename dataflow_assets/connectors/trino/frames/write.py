@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.frames.digits import refuse_rounding
 from dataflow_assets.connectors.trino.frames.read import find_table, place_of
-from dataflow_assets.connectors.trino.frames.rows import Rows, check_merge
+from dataflow_assets.connectors.trino.frames.rows import TrinoRows, check_merge
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
-from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, TrinoTable, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.server_failure import translate_errors
@@ -55,18 +55,21 @@ def write(
 
     place, columns = place_of(sink), to_arrow_schema(frame.schema)
     waits = place.beside(f"{stage.PREFIX}frame_{uuid.uuid4().hex[:12]}")
-    with translate_errors(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
+    with (
+        translate_errors(f"writing {place}"),
+        closing(TrinoClient(sink, "dataflow-frames")) as client,
+    ):
         table = _target(client, sink, place, columns)
         refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
         merges = _check(client, table, mode, tuple(key), partitions).exactly_once
         chosen = tuple(c for c in table.columns if c.name in columns.names)
         matched = tuple(key) if mode == "upsert" else ()
-        stager = _Stager(sink, waits, table, chosen, matched)
+        stager = _TrinoStager(sink, waits, table, chosen, matched)
         try:
             stage.create(client, waits)
             attempts, count = staged_attempts(frame, stager)
             source = statement.Source(chosen, "[]", waits, attempts)  # no attempts: no rows
-            rows = Rows(client, table, source, tuple(key), partitions, merges)
+            rows = TrinoRows(client, table, source, tuple(key), partitions, merges)
             rows.check(mode)
             if count or mode == "overwrite":
                 rows.store(mode)
@@ -77,12 +80,12 @@ def write(
 
 
 @dataclass(frozen=True)
-class _Stager:
+class _TrinoStager:
     """Puts the rows of one Spark partition into the stage."""
 
     sink: TrinoSinkOptions
-    stage: Place
-    table: Table
+    stage: TrinoPlace
+    table: TrinoTable
     columns: tuple[Column, ...]
     """Those that the frame has."""
     key: tuple[str, ...]
@@ -92,13 +95,13 @@ class _Stager:
         names = [column.name for column in self.columns]
         with (
             translate_errors(f"writing {self.stage}"),
-            closing(Client(self.sink, "dataflow-frames")) as client,
+            closing(TrinoClient(self.sink, "dataflow-frames")) as client,
         ):
-            chunks: stage.Chunks | None = None
+            chunks: stage.TrinoChunks | None = None
             for batch in batches:
                 rows = self._fit(batch)
                 attempt = batch.column(-1)[0].as_py()
-                chunks = chunks or stage.Chunks(client, self.stage, attempt, most)
+                chunks = chunks or stage.TrinoChunks(client, self.stage, attempt, most)
                 blank = ["0"] * batch.num_rows, [""] * batch.num_rows
                 for line in lines(rows, names, *blank):
                     text = line.decode()
@@ -115,7 +118,9 @@ class _Stager:
         return rows
 
 
-def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Schema) -> Table:
+def _target(
+    client: TrinoClient, sink: TrinoSinkOptions, place: TrinoPlace, columns: pa.Schema
+) -> TrinoTable:
     """The table, made where it is missing."""
     if find(client, place) is None:
         made = sink.model_copy(update={"auto_create_table": True, "raw_mode": False})
@@ -124,7 +129,11 @@ def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Sc
 
 
 def _check(
-    client: Client, table: Table, mode: Mode, key: tuple[str, ...], partitions: Partitions | None
+    client: TrinoClient,
+    table: TrinoTable,
+    mode: Mode,
+    key: tuple[str, ...],
+    partitions: Partitions | None,
 ) -> capabilities.Capabilities:
     matched = key if mode == "upsert" else partitions.columns if partitions else ()
     able = capabilities.ask(client, table, matched)

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import (
-    Client,
+    TrinoClient,
     literal,
     name_list,
     quote,
@@ -31,7 +31,7 @@ from dataflow_assets.connectors.trino.client import (
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.table import Place, column_names
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, column_names
 from dataflow_assets.contracts import EntryName, Rejection, Slice, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
@@ -68,9 +68,9 @@ _AT_ONCE = 500  # ids in one statement
 class TrinoRejected(RejectedRows):
     """One table. Methods raise Failure."""
 
-    client: Client
+    client: TrinoClient
     sink: TrinoSinkOptions
-    place: Place
+    place: TrinoPlace
     columns: Mapping[str, str]
     """With their types."""
     known: frozenset[str]
@@ -79,7 +79,7 @@ class TrinoRejected(RejectedRows):
     """Whose stages may be dropped: `Target.id`; of an error sink the flow."""
 
     @classmethod
-    def beside(cls, client: Client, sink: TrinoSinkOptions, owner: str = "") -> TrinoRejected:
+    def beside(cls, client: TrinoClient, sink: TrinoSinkOptions, owner: str = "") -> TrinoRejected:
         """The table beside the sink's own; one of an earlier version has error records."""
         place = _place(sink, "_rejected")
         known = column_names(client, place)
@@ -208,7 +208,7 @@ class TrinoRejected(RejectedRows):
 
 
 def store(
-    client: Client,
+    client: TrinoClient,
     sink: TrinoSinkOptions,
     target: Target,
     piece: Slice,
@@ -249,14 +249,14 @@ def _open_beside(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoRejected]:
 
 
 @contextmanager
-def _client(sink: TrinoSinkOptions, what: str) -> Iterator[Client]:
-    with translate_errors(what), closing(Client(sink, "dataflow-errors")) as client:
+def _client(sink: TrinoSinkOptions, what: str) -> Iterator[TrinoClient]:
+    with translate_errors(what), closing(TrinoClient(sink, "dataflow-errors")) as client:
         yield client
 
 
-def _place(sink: TrinoSinkOptions, suffix: str = "") -> Place:
+def _place(sink: TrinoSinkOptions, suffix: str = "") -> TrinoPlace:
     schema, name = sink.place()
-    return Place(sink.catalog or "", schema, name + suffix)
+    return TrinoPlace(sink.catalog or "", schema, name + suffix)
 
 
 def _flow(name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import checkpoint_table
 from dataflow_assets.contracts import Checkpoint, Target
@@ -22,11 +22,11 @@ def peek_together(
     asked: Sequence[tuple[TrinoSinkOptions, Target]],
 ) -> list[Checkpoint | DataflowError | None]:
     """The stored checkpoints of branches of one coordinator, over one connection."""
-    with closing(Client(asked[0][0], "dataflow-status")) as client:
+    with closing(TrinoClient(asked[0][0], "dataflow-status")) as client:
         return [outcome(partial(_peek, client, sink, target)) for sink, target in asked]
 
 
-def _peek(client: Client, sink: TrinoSinkOptions, target: Target) -> Checkpoint | None:
+def _peek(client: TrinoClient, sink: TrinoSinkOptions, target: Target) -> Checkpoint | None:
     with translate_errors(f"reading the checkpoint of {sink.address()}"):
         (found,) = checkpoint_table.peek(client, sink, [target])
     if found is None:

@@ -9,25 +9,25 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import Failure
-from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.client import TrinoClient
+from dataflow_assets.connectors.trino.errors import TrinoFailure
+from dataflow_assets.connectors.trino.table.checkpoint_table import TrinoCheckpointTable
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.errors import PermanentError
 
 
 @dataclass(frozen=True)
-class Emptying:
+class TrinoEmptying:
     """What a restart with `table: truncate` does to the table of one flow, on the driver.
 
     Methods raise Failure where Trino does not answer, and PermanentError for a table that has rows
     which the user or the catalog cannot delete like this.
     """
 
-    client: Client
+    client: TrinoClient
     flow: str
-    place: Place
-    checkpoints: CheckpointTable
+    place: TrinoPlace
+    checkpoints: TrinoCheckpointTable
 
     def check(self) -> None:
         """Tries it; no row is deleted. Called before anything is stored about it.
@@ -41,13 +41,13 @@ class Emptying:
         condition = self.checkpoints.may_write(stamp)
         try:
             self.client.run(f"DELETE FROM {self.place.quoted_name} WHERE {condition}")  # noqa: S608 - quoted
-        except Failure as failure:
+        except TrinoFailure as failure:
             if failure.transient:
                 raise
             if holds_rows(self.client, self.place):
                 raise self._refusal(failure) from None
 
-    def _refusal(self, failure: Failure) -> PermanentError:
+    def _refusal(self, failure: TrinoFailure) -> PermanentError:
         return PermanentError(
             f"flow {self.flow}: table: truncate cannot delete the rows of {self.place}: "
             f"{failure.reason}. Make sure that no run of the flow is left, empty the table by "
@@ -55,6 +55,6 @@ class Emptying:
         )
 
 
-def holds_rows(client: Client, place: Place) -> bool:
+def holds_rows(client: TrinoClient, place: TrinoPlace) -> bool:
     """Returns whether the table has a row. Raises Failure."""
     return bool(client.rows(f"SELECT 1 FROM {place.quoted_name} LIMIT 1"))  # noqa: S608 - quoted

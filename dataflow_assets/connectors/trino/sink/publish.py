@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client, Statement
-from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.client import Statement, TrinoClient
+from dataflow_assets.connectors.trino.errors import CONFLICT, TrinoFailure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import snapshots, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.trino.table.document import DECIDED, Pending
-from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.connectors.trino.table.checkpoint_table import TrinoCheckpointTable
+from dataflow_assets.connectors.trino.table.document import DECIDED, TrinoPending
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, TrinoTable
 from dataflow_assets.contracts import Receipt
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
@@ -32,24 +32,26 @@ _QUERY = "20200101_000000_00000_aaaaa"  # as long as each id of a query
 
 
 @dataclass(frozen=True)
-class Publisher:
+class TrinoPublisher:
     """Writes the rows of spans into one table, on the driver. Methods raise Failure."""
 
-    client: Client
+    client: TrinoClient
     sink: TrinoSinkOptions
     flow: str
-    checkpoints: CheckpointTable
-    table: Table
+    checkpoints: TrinoCheckpointTable
+    table: TrinoTable
     able: Capabilities
 
-    def source(self, staged_at: Place, staged: Sequence[stage.Staged]) -> statement.Source:
+    def source(
+        self, staged_at: TrinoPlace, staged: Sequence[stage.TrinoStaged]
+    ) -> statement.Source:
         """The rows of a span, gathered in one place."""
         longest = self.sink.max_statement_length
         left = longest - self._without_rows(staged_at)
         inline, attempts = stage.gather(self.client, staged_at, staged, longest, left)
         return statement.Source(self.table.columns, inline, staged_at, attempts)
 
-    def _without_rows(self, staged_at: Place) -> int:
+    def _without_rows(self, staged_at: TrinoPlace) -> int:
         """Characters of the statement but for the rows, which name each column several times.
 
         Each try of the statement may ask for the commit of one more query.
@@ -70,7 +72,7 @@ class Publisher:
             time.sleep(random.random() * number)  # noqa: S311 - writers that meet part again
             try:
                 return self._write(step, source, rows)
-            except Failure as failure:
+            except TrinoFailure as failure:
                 if failure.name != CONFLICT:
                     raise
                 log.info("flow %s: %s: once more", self.flow, failure.reason)
@@ -87,7 +89,7 @@ class Publisher:
         earlier = [each.query for each in found.doubts]
         prepared = self.client.prepare(self._sql(source, earlier, stamp))
         base = snapshots.head(self.client, self.table) if self.able.snapshots else None
-        pending = Pending(prepared.id, state.checkpoint, base)
+        pending = TrinoPending(prepared.id, state.checkpoint, base)
         doubts = found.document.whole
         document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self.checkpoints.swap(found, document, stamp)
@@ -111,7 +113,7 @@ class Publisher:
         """Raises TakenOver where the statement has failed, or written less, because of that."""
         try:
             written = prepared.run()
-        except Failure as failure:
+        except TrinoFailure as failure:
             if failure.name:
                 self._check_owned(step)
             raise

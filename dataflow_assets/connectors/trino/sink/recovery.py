@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import Client, literal
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
+from dataflow_assets.connectors.trino.errors import TrinoFailure
 from dataflow_assets.connectors.trino.table import snapshots
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.document import Doubt
-from dataflow_assets.connectors.trino.table.table import Place, Table
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, TrinoTable
 from dataflow_assets.contracts import Checkpoint
 from dataflow_assets.errors import PermanentError, TransientError
 
@@ -43,8 +43,8 @@ class UnknownEnd(PermanentError):
 
 
 def have_committed(  # noqa: PLR0913 - what is asked, where, and for whom
-    client: Client,
-    table: Table | None,
+    client: TrinoClient,
+    table: TrinoTable | None,
     found: Capabilities,
     asked: Sequence[Doubt],
     flow: str,
@@ -101,7 +101,7 @@ def ends_of(asked: Sequence[Doubt], committed: Sequence[bool | None], known: Che
 
 
 def unknown(
-    place: Place, query: str, known: Checkpoint, after: Sequence[Checkpoint | None], flow: str
+    place: TrinoPlace, query: str, known: Checkpoint, after: Sequence[Checkpoint | None], flow: str
 ) -> UnknownEnd:
     """The error of a statement of which nothing tells any more.
 
@@ -122,7 +122,7 @@ def unknown(
     )
 
 
-def forgotten_end(place: Place, query: str, checkpoints: Place, flow: str) -> UnknownEnd:
+def forgotten_end(place: TrinoPlace, query: str, checkpoints: TrinoPlace, flow: str) -> UnknownEnd:
     """The error of a statement whose rows are there, while nobody has kept what they are."""
     return UnknownEnd(
         f"flow {flow}: query {query} has stored its rows in {place}, and the row of {checkpoints} "
@@ -152,7 +152,7 @@ def _offsets(checkpoint: Checkpoint) -> str:
     return ",".join(found) if len(found) == len(checkpoint.positions) <= MOST_OFFSETS else ""
 
 
-def _by_state(state: str, table: Table, query: str, flow: str) -> bool:
+def _by_state(state: str, table: TrinoTable, query: str, flow: str) -> bool:
     if not state:
         log.warning(
             "flow %s: catalog %s does not say whether query %s has stored its rows: they are read "
@@ -164,7 +164,7 @@ def _by_state(state: str, table: Table, query: str, flow: str) -> bool:
     return state == "FINISHED"
 
 
-def _end_states(client: Client, queries: Sequence[str], flow: str) -> dict[str, str]:
+def _end_states(client: TrinoClient, queries: Sequence[str], flow: str) -> dict[str, str]:
     """The states in which the queries ended, of those that Trino still knows."""
     until, killed = time.monotonic() + PATIENCE, set[str]()
     sql = _STATES.format(queries=", ".join(map(literal, queries)))
@@ -182,6 +182,6 @@ def _end_states(client: Client, queries: Sequence[str], flow: str) -> dict[str, 
         # A commit under way is waited for.
         for query in {q for q, state in running.items() if state != "FINISHING"} - killed:
             killed.add(query)
-            with suppress(Failure):
+            with suppress(TrinoFailure):
                 client.run(_KILL.format(query=literal(query)))
         time.sleep(_PAUSE)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
 from dataflow_assets.connectors.trino.encode import value, wire
 from dataflow_assets.connectors.trino.table.stage import length_of
 from dataflow_assets.connectors.trino.table.table import Column
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.type_names import TrinoType
 
 _AT = "_dataflow_n"
 _CHUNK = 400_000  # characters that are looked at in one statement
 
 
-class Trial:
+class TrinoTrial:
     """Of one writer; asks nothing where every column is checked already."""
 
-    def __init__(self, client: Client, columns: Sequence[Column], most: int) -> None:
+    def __init__(self, client: TrinoClient, columns: Sequence[Column], most: int) -> None:
         """`most`: characters of rows that a statement takes."""
         self._client, self._columns, self._most = client, columns, min(most, _CHUNK)
         self._doubtful = [one for one in enumerate(columns) if _doubtful(one[1].kind)]
@@ -71,7 +71,7 @@ def _fails(numbered: tuple[int, Column]) -> str:
     return f"({name} IS NOT NULL AND TRY({value(name, column.kind)}) IS NULL)"
 
 
-def _doubtful(kind: Type) -> bool:
+def _doubtful(kind: TrinoType) -> bool:
     if kind.name.startswith("timestamp"):
         return kind.digits > 9
     if kind.name.startswith("time"):
@@ -81,6 +81,6 @@ def _doubtful(kind: Type) -> bool:
     return any(map(_doubtful_inside, kind.inner))
 
 
-def _doubtful_inside(kind: Type) -> bool:
+def _doubtful_inside(kind: TrinoType) -> bool:
     """Also text, and times: how long they may be, and infinity, are checked of columns only."""
     return kind.is_bounded or kind.name.startswith(("date", "time")) or _doubtful(kind)

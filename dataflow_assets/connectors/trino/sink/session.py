@@ -10,11 +10,11 @@ from functools import partial
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.trino.client import Client
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.client import TrinoClient
+from dataflow_assets.connectors.trino.errors import TrinoFailure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.empty_table import Emptying, holds_rows
-from dataflow_assets.connectors.trino.sink.publish import Publisher, records_of
+from dataflow_assets.connectors.trino.sink.empty_table import TrinoEmptying, holds_rows
+from dataflow_assets.connectors.trino.sink.publish import TrinoPublisher, records_of
 from dataflow_assets.connectors.trino.sink.recovery import (
     UnknownEnd,
     ends_of,
@@ -27,10 +27,10 @@ from dataflow_assets.connectors.trino.sink.suspects import RefusedSpan, Suspects
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
-from dataflow_assets.connectors.trino.table.checkpoint_table import GONE, CheckpointTable
+from dataflow_assets.connectors.trino.table.checkpoint_table import GONE, TrinoCheckpointTable
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
-from dataflow_assets.connectors.trino.table.document import DECIDED, Stored
-from dataflow_assets.connectors.trino.table.table import Place, Table, find
+from dataflow_assets.connectors.trino.table.document import DECIDED, TrinoStored
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, TrinoTable, find
 from dataflow_assets.contracts import (
     Checkpoint,
     Receipt,
@@ -63,16 +63,16 @@ class TrinoSinkSession(StoredSession):
 
     def __init__(self, sink: TrinoSinkOptions, target: Target, run: Run) -> None:
         schema, name = sink.place()
-        self._place = Place(sink.catalog or "", schema, name)
-        self._table: Table | None = None
+        self._place = TrinoPlace(sink.catalog or "", schema, name)
+        self._table: TrinoTable | None = None
         self._able = Capabilities(snapshots=False, merge=False)
         self._commits = 0
         self._unknown: UnknownEnd | None = None
         self._suspects = Suspects()
         with translate_errors(f"opening {sink.address()}"):
-            self._client = Client(sink, "dataflow-assets")
+            self._client = TrinoClient(sink, "dataflow-assets")
         self._stage = SpanStage(self._client, self._place, target.id)
-        self._checkpoints = CheckpointTable(self._client, sink, target)
+        self._checkpoints = TrinoCheckpointTable(self._client, sink, target)
         try:
             with translate_errors(f"opening {sink.address()}"):
                 self._find(sink)
@@ -161,12 +161,14 @@ class TrinoSinkSession(StoredSession):
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         texts = [text for receipt in receipts for text in receipt.staged]
-        staged = [self._stage.without_stored(decode_json(text, stage.Staged)) for text in texts]
+        staged = [
+            self._stage.without_stored(decode_json(text, stage.TrinoStaged)) for text in texts
+        ]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
             return self.record(step)
         assert self._table is not None  # noqa: S101 - tasks have written for it
-        publisher = Publisher(
+        publisher = TrinoPublisher(
             self._client, self._sink, self._target.flow, self._checkpoints, self._table, self._able
         )
         what = f"writing {records_of(receipts)} to {self._sink.address()}"
@@ -175,7 +177,7 @@ class TrinoSinkSession(StoredSession):
             self._stage.note(source.attempts)
             try:
                 state = publisher.publish(step, source, sum(one.rows for one in staged))
-            except Failure as failure:
+            except TrinoFailure as failure:
                 if failure.fault is Fault.OUTSIDE or GONE in failure.reason:
                     raise
                 self._checkpoints.move(self._owning(_as_it_is), pending=None)
@@ -198,7 +200,7 @@ class TrinoSinkSession(StoredSession):
             capabilities.check_upsert(self._table, self._able, sink.key)
             capabilities.check_mark(self._table, sink.soft)
 
-    def _settle(self, stored: Stored) -> Stored:
+    def _settle(self, stored: TrinoStored) -> TrinoStored:
         """Decides what an earlier driver has left open: its rows are there, or never will be.
 
         Where nobody can tell, `begin` says so for a flow that appends, until a restart makes
@@ -225,7 +227,7 @@ class TrinoSinkSession(StoredSession):
             log.warning(_REPEATED, flow, doubt.query, self._place)
         return self._doubting(stored, ends.failed)
 
-    def _continue(self, stored: Stored, query: str) -> Stored:
+    def _continue(self, stored: TrinoStored, query: str) -> TrinoStored:
         """From where a statement has come whose rows are there."""
         known, after = stored.document.checkpoint, self._checkpoints.after(stored.document, query)
         if after is not None:
@@ -238,7 +240,7 @@ class TrinoSinkSession(StoredSession):
         )
         return stored
 
-    def _doubting(self, stored: Stored, failed: Sequence[str]) -> Stored:
+    def _doubting(self, stored: TrinoStored, failed: Sequence[str]) -> TrinoStored:
         document, epoch = stored.document, stored.document.checkpoint.epoch
         able = self._able.exactly_once and not self._sink.upsert_mode
         kept = frozenset(failed if able else ())
@@ -250,19 +252,19 @@ class TrinoSinkSession(StoredSession):
         self._checkpoints.doubts.keep(whole, epoch)
         return self._move_checkpoint(stored, _as_it_is, **{**DECIDED, "aside": aside})
 
-    def _empty_table(self, stored: Stored) -> Stored:
+    def _empty_table(self, stored: TrinoStored) -> TrinoStored:
         """Takes the rows out while the checkpoint's row is this session's."""
         reach("trino.emptying")
         if self._table is not None:
             self._emptying().delete(stored.stamp)
         return self._move_checkpoint(stored, _as_it_is, emptying=False)
 
-    def _emptying(self) -> Emptying:
-        return Emptying(self._client, self._target.flow, self._place, self._checkpoints)
+    def _emptying(self) -> TrinoEmptying:
+        return TrinoEmptying(self._client, self._target.flow, self._place, self._checkpoints)
 
     def _move_checkpoint(
-        self, stored: Stored, change: Callable[[BranchState], BranchState], **changes: object
-    ) -> Stored:
+        self, stored: TrinoStored, change: Callable[[BranchState], BranchState], **changes: object
+    ) -> TrinoStored:
         """Stores a change under the epoch of what was stored; a session that opens has no other.
 
         Raises TakenOver where another driver has the row by now.

@@ -8,23 +8,23 @@ from contextlib import suppress
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.table import stage
-from dataflow_assets.connectors.trino.table.stage import Staged
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.stage import TrinoStaged
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 
 
 class SpanStage:
     """Of one session: each span has another place. One left behind costs space until a next run."""
 
-    def __init__(self, client: Client, target: Place, branch: str) -> None:
+    def __init__(self, client: TrinoClient, target: TrinoPlace, branch: str) -> None:
         self._client, self._target, self._branch = client, target, branch
         self.place = target
         self._here = set[str]()
         """Attempts whose rows are in it."""
 
-    def begin(self, epoch: int) -> Place:
+    def begin(self, epoch: int) -> TrinoPlace:
         name = stage.name(self._branch, epoch, uuid.uuid4().hex[:8])
         self.place, self._here = self._target.beside(name), set()
         return self.place
@@ -33,7 +33,7 @@ class SpanStage:
         """All rows of these attempts are in it, also those that receipts have brought."""
         self._here.update(attempts)
 
-    def without_stored(self, staged: Staged) -> Staged:
+    def without_stored(self, staged: TrinoStaged) -> TrinoStaged:
         """Without the rows that are in it: they must not be put there once more."""
         return (
             msgspec.structs.replace(staged, inline="") if staged.attempt in self._here else staged

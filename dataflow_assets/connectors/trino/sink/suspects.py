@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.trino.errors import Failure
-from dataflow_assets.connectors.trino.table.stage import Staged
+from dataflow_assets.connectors.trino.errors import TrinoFailure
+from dataflow_assets.connectors.trino.table.stage import TrinoStaged
 from dataflow_assets.contracts import OFFSET, Chunk, N, OffsetSlice, Receipt, Rejection, Sent, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
@@ -24,7 +24,7 @@ from dataflow_assets.sdk.server_failure import Fault
 class RefusedSpan(Exception):
     """The statement of a span was refused, and a record may be at fault."""
 
-    def __init__(self, failure: Failure, what: str) -> None:
+    def __init__(self, failure: TrinoFailure, what: str) -> None:
         """`what`: was written, and to which table."""
         self.failure = failure
         self.error = PermanentError(str(failure.error(what)))  # the same rows are refused again
@@ -35,7 +35,7 @@ Publish = Callable[[Span, Sequence[Receipt]], object]
 
 
 @dataclass(frozen=True)
-class Bound:
+class TrinoBound:
     """What a writer takes of one partition."""
 
     records: int | None = None
@@ -68,10 +68,10 @@ class Suspects:
         self._stored = False
 
     @property
-    def bounds(self) -> Mapping[str, Bound]:
+    def bounds(self) -> Mapping[str, TrinoBound]:
         """By partition, for the writers of the next span."""
         return {
-            name: Bound(
+            name: TrinoBound(
                 self._searches[name].most if name in self._searches else None,
                 self._refused.get(name, {}),
             )
@@ -154,11 +154,11 @@ class Suspects:
                 self._refused.pop(name, None)
 
 
-def _parse_staged(receipt: Receipt) -> Staged:
-    return decode_json(receipt.staged[0], Staged) if receipt.staged else Staged("", 0)
+def _parse_staged(receipt: Receipt) -> TrinoStaged:
+    return decode_json(receipt.staged[0], TrinoStaged) if receipt.staged else TrinoStaged("", 0)
 
 
-def bound_chunk(chunk: Chunk, bound: Bound, taken: int) -> tuple[Chunk, int]:
+def bound_chunk(chunk: Chunk, bound: TrinoBound, taken: int) -> tuple[Chunk, int]:
     """Returns what a writer takes of a chunk, and how many records with rows that are.
 
     Called inside tasks, for each chunk of a partition in which a record is searched for.

@@ -14,15 +14,15 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.encode import lines
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.errors import TrinoFailure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.error_sink import store
-from dataflow_assets.connectors.trino.sink.refused_values import Trial
-from dataflow_assets.connectors.trino.sink.suspects import Bound, bound_chunk
-from dataflow_assets.connectors.trino.table.stage import Chunks, length_of
-from dataflow_assets.connectors.trino.table.table import Column, Place
+from dataflow_assets.connectors.trino.sink.refused_values import TrinoTrial
+from dataflow_assets.connectors.trino.sink.suspects import TrinoBound, bound_chunk
+from dataflow_assets.connectors.trino.table.stage import TrinoChunks, length_of
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace
 from dataflow_assets.contracts import (
     ABSENT,
     OFFSET,
@@ -56,8 +56,8 @@ class TrinoTicket(Ticket):
     """What a task needs: the columns, and where many rows wait."""
 
     columns: tuple[Column, ...] = ()
-    stage: Place | None = None
-    bounds: Mapping[str, Bound] = field(default_factory=dict)
+    stage: TrinoPlace | None = None
+    bounds: Mapping[str, TrinoBound] = field(default_factory=dict)
     """By partition, where a record is searched for that the target refuses."""
 
 
@@ -70,10 +70,10 @@ class TrinoWriter(Writer):
         self._sink, self._ticket, self._piece = sink, ticket, piece
         self._names = [column.name for column in ticket.columns]
         with translate_errors(self._what):
-            self._client = Client(sink, "dataflow-write")
+            self._client = TrinoClient(sink, "dataflow-write")
         attempt, most = uuid.uuid4().hex, sink.max_statement_length
-        self._chunks = Chunks(self._client, ticket.stage, attempt, most)
-        self._trial = Trial(self._client, ticket.columns, self._chunks.longest)
+        self._chunks = TrinoChunks(self._client, ticket.stage, attempt, most)
+        self._trial = TrinoTrial(self._client, ticket.columns, self._chunks.longest)
         self._position = ticket.positions.get(piece.partition)
         self._rejected: list[Rejection] = []
         self._seen: Position | None = None
@@ -159,7 +159,7 @@ class TrinoWriter(Writer):
     @override
     def abort(self) -> None:
         """Closes the client; what is in the stage counts for nobody, and goes with it."""
-        with suppress(Failure):
+        with suppress(TrinoFailure):
             self._client.close()
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client, quote
+from dataflow_assets.connectors.trino.client import TrinoClient, quote
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
-from dataflow_assets.connectors.trino.table.table import Place, find
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, find
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
@@ -30,8 +30,8 @@ class TrinoColumn(SqlColumn):
     type: str
 
     @property
-    def kind(self) -> Type:
-        return Type.of(self.type)
+    def kind(self) -> TrinoType:
+        return TrinoType.of(self.type)
 
     @property
     @override
@@ -88,7 +88,7 @@ class TrinoColumn(SqlColumn):
         return f"CAST({value} AS varchar)"
 
 
-def describe(client: Client, source: TrinoSourceOptions) -> SqlRelation[TrinoColumn]:
+def describe(client: TrinoClient, source: TrinoSourceOptions) -> SqlRelation[TrinoColumn]:
     """Describes the source as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query(), None
@@ -110,10 +110,10 @@ def describe(client: Client, source: TrinoSourceOptions) -> SqlRelation[TrinoCol
     return SqlRelation(base, columns, order, changes, own)
 
 
-def place_of(source: TrinoSourceOptions) -> Place:
+def place_of(source: TrinoSourceOptions) -> TrinoPlace:
     """Returns where the table is. Secrets must be resolved."""
     schema, name = source.place()
-    return Place(source.catalog or "", schema, name)
+    return TrinoPlace(source.catalog or "", schema, name)
 
 
 def _check_order(*columns: TrinoColumn) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
 from dataflow_assets.connectors.trino.source.dialect import TrinoDialect
@@ -56,19 +56,19 @@ class TrinoSource(TrinoSourceOptions, ListsTypes):
 
     @override
     def open(self, flow: str) -> SourceSession:
-        connection = closing(Client(self, "dataflow-assets"))
+        connection = closing(TrinoClient(self, "dataflow-assets"))
         return PolledSqlSession(self, flow, connection, self._identify)
 
     @override
-    def connect_task(self) -> AbstractContextManager[Client]:
-        return closing(Client(self, "dataflow-read"))
+    def connect_task(self) -> AbstractContextManager[TrinoClient]:
+        return closing(TrinoClient(self, "dataflow-read"))
 
-    def _identify(self, client: Client) -> str | None:
+    def _identify(self, client: TrinoClient) -> str | None:
         table = find(client, place_of(self))
         return table.identity if table else None
 
     @override
-    def describe(self, client: Client) -> PolledSqlTable[TrinoColumn]:
+    def describe(self, client: TrinoClient) -> PolledSqlTable[TrinoColumn]:
         def ask(query: str, _: Binds) -> Sequence[Sequence[Any]]:
             return client.rows(query)
 
@@ -76,7 +76,7 @@ class TrinoSource(TrinoSourceOptions, ListsTypes):
 
     @override
     def fetch(
-        self, client: Client, query: str, binds: Binds, columns: Sequence[Selection]
+        self, client: TrinoClient, query: str, binds: Binds, columns: Sequence[Selection]
     ) -> Iterator[pa.RecordBatch]:
         kinds = [(Column(each.column.name, each.column.type), each.field) for each in columns]
         return batches(client.pages(query), kinds)

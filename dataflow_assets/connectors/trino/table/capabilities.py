@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.trino.client import Client, literal, quote
-from dataflow_assets.connectors.trino.errors import DENIED, Failure
+from dataflow_assets.connectors.trino.client import TrinoClient, literal, quote
+from dataflow_assets.connectors.trino.errors import DENIED, TrinoFailure
 from dataflow_assets.connectors.trino.table.snapshots import head
-from dataflow_assets.connectors.trino.table.table import Table
+from dataflow_assets.connectors.trino.table.table import TrinoTable
 from dataflow_assets.errors import PermanentError
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Capabilities:
         return self.snapshots and self.merge and self.is_isolated
 
 
-def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
+def ask(client: TrinoClient, table: TrinoTable, key: Sequence[str]) -> Capabilities:
     """Tries them; nothing is changed. Called when a sink's session opens. Raises Failure.
 
     Args:
@@ -88,7 +88,7 @@ def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
     return Capabilities(not snapshots, not why, why, isolation)
 
 
-def _of_iceberg(client: Client, table: Table) -> dict[str, str]:
+def _of_iceberg(client: TrinoClient, table: TrinoTable) -> dict[str, str]:
     """The properties. All that is read later is tried: a statement in doubt needs each answer."""
     for hidden in (table.place.metadata_table(name) for name in _HIDDEN):
         with _check_right(f"SELECT from {hidden}"):
@@ -96,7 +96,7 @@ def _of_iceberg(client: Client, table: Table) -> dict[str, str]:
     return _properties(client, table)
 
 
-def _properties(client: Client, table: Table) -> dict[str, str]:
+def _properties(client: TrinoClient, table: TrinoTable) -> dict[str, str]:
     sql = _PROPERTIES.format(
         properties=table.place.metadata_table("properties"),
         isolation=literal(ISOLATION),
@@ -106,7 +106,7 @@ def _properties(client: Client, table: Table) -> dict[str, str]:
         return {str(key): str(value) for key, value in client.rows(sql)}
 
 
-def _check_begun(client: Client, table: Table) -> None:
+def _check_begun(client: TrinoClient, table: TrinoTable) -> None:
     """A first snapshot is needed: Nessie does not compare an asserted head that is absent.
 
     Of two writers that each add the first snapshot both are told that they have committed.
@@ -120,7 +120,7 @@ def _check_begun(client: Client, table: Table) -> None:
         )
 
 
-def _merge(table: Table, key: Sequence[str]) -> str:
+def _merge(table: TrinoTable, key: Sequence[str]) -> str:
     """A MERGE of no rows, with the clauses that the sink will use."""
     names = [column.name for column in table.columns]
     first, others = quote(names[0]), [quote(name) for name in names if name not in key]
@@ -135,7 +135,7 @@ def _merge(table: Table, key: Sequence[str]) -> str:
     return _MERGE.format(target=table.place.quoted_name, same=same, clauses=" ".join(clauses))
 
 
-def _works(client: Client, sql: str, right: str) -> str:
+def _works(client: TrinoClient, sql: str, right: str) -> str:
     """Why a statement does not work; empty where it does.
 
     Args:
@@ -146,7 +146,7 @@ def _works(client: Client, sql: str, right: str) -> str:
     try:
         with _check_right(right):
             client.run(sql)
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.transient:  # an outage, also one of the catalog or of its store
             raise
         return failure.reason
@@ -157,7 +157,7 @@ def _works(client: Client, sql: str, right: str) -> str:
 def _check_right(right: str) -> Iterator[None]:
     try:
         yield
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.name != DENIED:
             raise
         raise PermanentError(
@@ -166,7 +166,7 @@ def _check_right(right: str) -> Iterator[None]:
         ) from None
 
 
-def isolating(table: Table) -> str:
+def isolating(table: TrinoTable) -> str:
     """Returns what a person does about a table that is not isolated."""
     return (
         f"remove the property with Spark or PyIceberg (ALTER TABLE {table.place} UNSET "
@@ -174,7 +174,7 @@ def isolating(table: Table) -> str:
     )
 
 
-def warn(table: Table, found: Capabilities, flow: str) -> None:
+def warn(table: TrinoTable, found: Capabilities, flow: str) -> None:
     """Says in the log where rows that are appended are stored at least once."""
     if found.exactly_once:
         return
@@ -184,7 +184,7 @@ def warn(table: Table, found: Capabilities, flow: str) -> None:
     log.warning(_NOT_ISOLATED, flow, ISOLATION, table.place, found.isolation, isolating(table))
 
 
-def check_mark(table: Table, mark: str | None) -> None:
+def check_mark(table: TrinoTable, mark: str | None) -> None:
     """Raises PermanentError where a column cannot say when its row was deleted; None: no column."""
     if mark is None:
         return
@@ -197,7 +197,7 @@ def check_mark(table: Table, mark: str | None) -> None:
         )
 
 
-def check_upsert(table: Table, found: Capabilities, key: Sequence[str]) -> None:
+def check_upsert(table: TrinoTable, found: Capabilities, key: Sequence[str]) -> None:
     """Raises PermanentError where rows cannot be matched by this key."""
     if not found.merge:
         raise PermanentError(

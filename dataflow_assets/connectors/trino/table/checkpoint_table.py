@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client, literal
-from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, Failure
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
+from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, TrinoFailure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.table.document import Document, Stored, parse
+from dataflow_assets.connectors.trino.table.document import TrinoDocument, TrinoStored, parse
 from dataflow_assets.connectors.trino.table.doubts import SUFFIX, Doubts
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.stored_session import StateChange
@@ -31,25 +31,25 @@ GONE = "another run has taken over, rows of the checkpoint with the stamp of thi
 _NOT_ABLE = frozenset({"NOT_SUPPORTED", "PERMISSION_DENIED", "INVALID_TABLE_PROPERTY"})
 
 
-class CheckpointTable:
+class TrinoCheckpointTable:
     """The row of one branch. Methods raise Failure where Trino does not answer.
 
     Not the reading fences a second driver, but the change: it asserts the stamp of the row that
     its step has seen. So the row is read once for each micro-batch, and remembered from there on.
     """
 
-    def __init__(self, client: Client, sink: TrinoSinkOptions, target: Target) -> None:
+    def __init__(self, client: TrinoClient, sink: TrinoSinkOptions, target: Target) -> None:
         self._client, self._target = client, target
         self.place = place_of(sink)
         self.doubts = Doubts(client, self.place, target, sink.max_statement_length)
         self._where = f"id = {literal(target.id)}"
-        self._seen: Stored | None = None
+        self._seen: TrinoStored | None = None
 
     def create(self) -> None:
         """Makes the table where it is missing, else reads the row. Called when a session opens."""
         try:
             self.load()
-        except Failure as failure:
+        except TrinoFailure as failure:
             if failure.name not in MISSING:
                 raise
             self._make()
@@ -58,25 +58,25 @@ class CheckpointTable:
         made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted_name} ({_COLUMNS})"
         try:
             self._client.create(made + _BY_BRANCH)
-        except Failure as failure:
+        except TrinoFailure as failure:
             if failure.transient:
                 raise
             self._client.create(made)
 
-    def load(self) -> Stored | None:
+    def load(self) -> TrinoStored | None:
         """The row as it is now; None where there is none."""
         found = self._client.rows(
             f"SELECT stamp, state FROM {self.place.quoted_name} WHERE {self._where}"  # noqa: S608 - quoted
         )
-        rows = [Stored(stamp, parse(state)) for stamp, state in found]
+        rows = [TrinoStored(stamp, parse(state)) for stamp, state in found]
         self._seen = self._choose_row(rows) if len(rows) > 1 else next(iter(rows), None)
         return self._seen
 
-    def latest(self) -> Stored | None:
+    def latest(self) -> TrinoStored | None:
         """The row as it was read or stored last; read now where that is not known."""
         return self._seen or self.load()
 
-    def _choose_row(self, rows: Sequence[Stored]) -> Stored:
+    def _choose_row(self, rows: Sequence[TrinoStored]) -> TrinoStored:
         """The row of the driver that went on, of several whose drivers began at once; else any.
 
         The others go: nothing is known by them, and a driver that ended before it could take its
@@ -99,7 +99,7 @@ class CheckpointTable:
     def _drop(self, stamp: str) -> None:
         self._client.run(f"DELETE FROM {self._row_with_stamp(stamp)}")  # noqa: S608 - quoted
 
-    def move(self, step: StateChange, **changes: object) -> Stored:
+    def move(self, step: StateChange, **changes: object) -> TrinoStored:
         """Stores what the step makes of what is stored.
 
         Args:
@@ -109,7 +109,7 @@ class CheckpointTable:
         for _ in range(_TRIES):
             found = self.latest()
             state = step(found.state if found else None)
-            document = found.document if found else Document(state.checkpoint)
+            document = found.document if found else TrinoDocument(state.checkpoint)
             document = msgspec.structs.replace(
                 document, checkpoint=state.checkpoint, intent=state.intent, **changes
             )
@@ -120,7 +120,9 @@ class CheckpointTable:
             f"be changed ({_TRIES} times)"
         )
 
-    def swap(self, found: Stored | None, document: Document, stamp: str = "") -> Stored | None:
+    def swap(
+        self, found: TrinoStored | None, document: TrinoDocument, stamp: str = ""
+    ) -> TrinoStored | None:
         """Stores the document in place of what was found; None where somebody was first.
 
         Args:
@@ -129,15 +131,15 @@ class CheckpointTable:
             stamp: under which; empty for a new one.
         """
         self._seen = None  # until the answer is there
-        self._seen = self._swap(found, Stored(stamp or uuid.uuid4().hex, document))
+        self._seen = self._swap(found, TrinoStored(stamp or uuid.uuid4().hex, document))
         if self._seen and found and found.document.aside and not document.aside:
             self.doubts.drop(document.checkpoint.epoch)
         return self._seen
 
-    def _swap(self, found: Stored | None, stored: Stored) -> Stored | None:
+    def _swap(self, found: TrinoStored | None, stored: TrinoStored) -> TrinoStored | None:
         try:
             changed = self._client.run(self._statement(found, stored))
-        except Failure as failure:
+        except TrinoFailure as failure:
             if failure.name in _CONFLICTS:
                 return None
             if failure.name in _NOT_ABLE:
@@ -147,7 +149,7 @@ class CheckpointTable:
             return stored
         return self._alone(stored) if found is None else (stored if changed == 1 else None)
 
-    def after(self, document: Document, query: str) -> Checkpoint | None:
+    def after(self, document: TrinoDocument, query: str) -> Checkpoint | None:
         """What is true if a statement in doubt has stored its rows; None where its row is gone."""
         whole = {one.query: one.checkpoint for one in document.whole}
         return whole.get(query) or self.doubts.checkpoint(query)
@@ -180,7 +182,7 @@ class CheckpointTable:
             and parse(state).checkpoint.target == identity
         }
 
-    def _statement(self, found: Stored | None, stored: Stored) -> str:
+    def _statement(self, found: TrinoStored | None, stored: TrinoStored) -> str:
         epoch = stored.document.checkpoint.epoch
         state = literal(msgspec.json.encode(stored.document).decode())
         stamp = literal(stored.stamp)
@@ -197,7 +199,7 @@ class CheckpointTable:
         found = self.load()
         return found is not None and found.stamp == stamp
 
-    def _alone(self, stored: Stored) -> Stored | None:
+    def _alone(self, stored: TrinoStored) -> TrinoStored | None:
         """The first row of a branch: of two that were made at once both go."""
         stamps = self._client.rows(
             f"SELECT stamp FROM {self.place.quoted_name} WHERE {self._where}"  # noqa: S608 - quoted
@@ -207,7 +209,7 @@ class CheckpointTable:
         self._drop(stored.stamp)
         return None
 
-    def _refusal(self, failure: Failure) -> PermanentError:
+    def _refusal(self, failure: TrinoFailure) -> PermanentError:
         return PermanentError(
             f"catalog {self.place.catalog} cannot keep a checkpoint, which needs UPDATE: "
             f"{failure.reason}; set checkpointTable to a table of a catalog that can, such as "
@@ -215,27 +217,27 @@ class CheckpointTable:
         )
 
 
-def _order(stored: Stored) -> tuple[int, str]:
+def _order(stored: TrinoStored) -> tuple[int, str]:
     """Whoever looks at the same rows keeps the same one."""
     return stored.document.checkpoint.epoch, stored.stamp
 
 
-def place_of(sink: TrinoSinkOptions) -> Place:
+def place_of(sink: TrinoSinkOptions) -> TrinoPlace:
     """Returns where the checkpoint of a sink is. Secrets must be resolved."""
     catalog, schema = sink.catalog or "", sink.place()[0]
     names = (sink.checkpoint_table or NAME).split(".")
-    return Place(*[catalog, schema][: 3 - len(names)], *names)
+    return TrinoPlace(*[catalog, schema][: 3 - len(names)], *names)
 
 
 def peek(
-    client: Client, sink: TrinoSinkOptions, targets: Sequence[Target]
-) -> list[Document | None]:
+    client: TrinoClient, sink: TrinoSinkOptions, targets: Sequence[Target]
+) -> list[TrinoDocument | None]:
     """What is stored of several branches, without an epoch; None for nothing. Raises Failure."""
     place = place_of(sink)
     named = ", ".join(literal(target.id) for target in targets)
     try:
         found = client.rows(f"SELECT id, state FROM {place.quoted_name} WHERE id IN ({named})")  # noqa: S608
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.name not in MISSING:
             raise
         found = []

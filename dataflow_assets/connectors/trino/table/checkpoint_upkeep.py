@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-from dataflow_assets.connectors.trino.client import Client, literal, quote
+from dataflow_assets.connectors.trino.client import TrinoClient, literal, quote
 from dataflow_assets.connectors.trino.errors import ANY
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def retention(sink: TrinoSinkOptions) -> int:
     return max(_HOUR, 2 * sink.seconds)
 
 
-def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
+def keep_small(sink: TrinoSinkOptions, place: TrinoPlace, branch: str) -> None:
     """One query, and statements only where there is something to do.
 
     Called on the driver when a session opens and now and then between micro-batches. What fails is
@@ -41,7 +41,7 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
         branch: `Target.id`; only the files of its own row are rewritten.
     """
     try:
-        with closing(Client(sink, "dataflow-upkeep")) as client:
+        with closing(TrinoClient(sink, "dataflow-upkeep")) as client:
             seconds = retention(sink)
             files, old = _count(client, place, branch, seconds)
             if files > MOST_FILES:
@@ -52,7 +52,7 @@ def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
         log.debug("%s is not kept small: %s", place, error)
 
 
-def _count(client: Client, place: Place, branch: str, seconds: int) -> tuple[int, int]:
+def _count(client: TrinoClient, place: TrinoPlace, branch: str, seconds: int) -> tuple[int, int]:
     """Files of the branch, and snapshots that nobody reads any more."""
     partitions, snapshots = place.metadata_table("partitions"), place.metadata_table("snapshots")
     mine = f"partition.id = {literal(branch)}"
@@ -63,12 +63,12 @@ def _count(client: Client, place: Place, branch: str, seconds: int) -> tuple[int
     return int(found or 0), int(expired)
 
 
-def _rewrite(client: Client, place: Place, branch: str) -> None:
+def _rewrite(client: TrinoClient, place: TrinoPlace, branch: str) -> None:
     where = f"WHERE id = {literal(branch)}"
     client.run(f"ALTER TABLE {place.quoted_name} EXECUTE optimize {where}")
 
 
-def _expire(client: Client, place: Place, seconds: int) -> None:
+def _expire(client: TrinoClient, place: TrinoPlace, seconds: int) -> None:
     least = f"{quote(place.catalog)}.expire_snapshots_min_retention"
     client.run(f"SET SESSION {least} = '{seconds}s'")
     expire = f"expire_snapshots(retention_threshold => '{seconds}s')"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dataflow_assets.connectors.trino.client import Client, literal
-from dataflow_assets.connectors.trino.errors import DENIED, MISSING, Failure
-from dataflow_assets.connectors.trino.table.table import Table
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
+from dataflow_assets.connectors.trino.errors import DENIED, MISSING, TrinoFailure
+from dataflow_assets.connectors.trino.table.table import TrinoTable
 
 _ENTRIES = (
     "SELECT DISTINCT IF(status <> 2, CAST(snapshot_id AS varchar)), file_sequence_number, "
@@ -23,7 +23,7 @@ _ENTRIES = (
 _NOT_LISTED = MISSING | {DENIED, "NOT_SUPPORTED", "GENERIC_INTERNAL_ERROR"}
 
 
-class Entry(NamedTuple):
+class TrinoEntry(NamedTuple):
     """A file of the table, or several of one commit."""
 
     snapshot: str | None
@@ -34,7 +34,9 @@ class Entry(NamedTuple):
     """Which of the queries in doubt has written the file; None: somebody else."""
 
 
-def entries(client: Client, table: Table, bases: Mapping[str, str | None]) -> list[Entry]:
+def entries(
+    client: TrinoClient, table: TrinoTable, bases: Mapping[str, str | None]
+) -> list[TrinoEntry]:
     """The files of the current snapshot, from the first one that a base has added.
 
     Called when a session opens, where the snapshots tell nothing. Raises Failure. Trino 476 cannot
@@ -59,14 +61,16 @@ def entries(client: Client, table: Table, bases: Mapping[str, str | None]) -> li
         bases=", ".join(map(literal, known)),
     )
     try:
-        return [Entry(snapshot, number, query) for snapshot, number, query in client.rows(sql)]
-    except Failure as failure:
+        return [TrinoEntry(snapshot, number, query) for snapshot, number, query in client.rows(sql)]
+    except TrinoFailure as failure:
         if failure.name not in _NOT_LISTED:
             raise
         return []
 
 
-def ruled_out(found: Sequence[Entry], query: str, base: str | None, current: str | None) -> bool:
+def ruled_out(
+    found: Sequence[TrinoEntry], query: str, base: str | None, current: str | None
+) -> bool:
     """Whether it is certain that the statement has not committed, whatever has happened since.
 
     A file of the base proves that the base is one of the snapshots that the current one comes from:
@@ -85,6 +89,6 @@ def ruled_out(found: Sequence[Entry], query: str, base: str | None, current: str
     return last - after <= len(others) and others.issuperset(range(after + 1, last + 1))
 
 
-def _number(found: Sequence[Entry], snapshot: str | None) -> int:
+def _number(found: Sequence[TrinoEntry], snapshot: str | None) -> int:
     """The sequence number of a snapshot; 0 where no file tells."""
     return max((one.number for one in found if snapshot and one.snapshot == snapshot), default=0)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client, literal, quote
-from dataflow_assets.connectors.trino.errors import DENIED, Failure
+from dataflow_assets.connectors.trino.client import TrinoClient, literal, quote
+from dataflow_assets.connectors.trino.errors import DENIED, TrinoFailure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.stage import drop
-from dataflow_assets.connectors.trino.table.table import Place, find
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.table.table import TrinoPlace, find
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.contracts import Kind
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
@@ -23,7 +23,9 @@ MARK = "timestamp(6) with time zone"  # when the row of a key was deleted
 _TIMES = ("time", "timestamp")
 
 
-def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Schema) -> None:
+def create(
+    client: TrinoClient, sink: TrinoSinkOptions, place: TrinoPlace, sample: pa.Schema
+) -> None:
     """Makes the target unless a racing flow has. Raises Failure."""
     if not sink.auto_create_table:
         raise sink.no_table()
@@ -37,7 +39,7 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
     _refuse_capitals(sink, wanted)
     docs = {f.name: _doc(sink, f) for f in fields}
     kinds = supported_types(client, place, wanted, frozenset(sink.columns))
-    docs = {n: d for n, d in docs.items() if d and Type.of(kinds[n]).name == "varchar"}
+    docs = {n: d for n, d in docs.items() if d and TrinoType.of(kinds[n]).name == "varchar"}
     _make(client, place, kinds, docs)
 
 
@@ -69,7 +71,10 @@ def _refuse_capitals(sink: TrinoSinkOptions, names: Iterable[str]) -> None:
 
 
 def supported_types(
-    client: Client, place: Place, wanted: dict[str, str], declared: frozenset[str] = frozenset()
+    client: TrinoClient,
+    place: TrinoPlace,
+    wanted: dict[str, str],
+    declared: frozenset[str] = frozenset(),
 ) -> dict[str, str]:
     """The types that the catalog makes of these; text where it has none that loses nothing.
 
@@ -86,7 +91,7 @@ def supported_types(
     """
     try:
         made = _try_types(client, place, wanted)
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.transient or failure.name == DENIED:
             raise
         made = {
@@ -96,10 +101,10 @@ def supported_types(
     return {name: _lossless(kind, made[name]) for name, kind in wanted.items()}
 
 
-def _alone(client: Client, place: Place, kind: str, declared: str) -> str:
+def _alone(client: TrinoClient, place: TrinoPlace, kind: str, declared: str) -> str:
     try:
         return _try_types(client, place, {"c": kind})["c"]
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.transient or failure.name == DENIED:
             raise
         if declared and failure.name != "NOT_SUPPORTED":
@@ -109,7 +114,7 @@ def _alone(client: Client, place: Place, kind: str, declared: str) -> str:
         return "varchar"
 
 
-def _try_types(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
+def _try_types(client: TrinoClient, place: TrinoPlace, wanted: dict[str, str]) -> dict[str, str]:
     import uuid
 
     trial = place.beside(f"dataflow_types_{uuid.uuid4().hex[:12]}")
@@ -123,12 +128,14 @@ def _try_types(client: Client, place: Place, wanted: dict[str, str]) -> dict[str
 
 
 def _lossless(wanted: str, made: str) -> str:
-    one, other = Type.of(wanted), Type.of(made)
+    one, other = TrinoType.of(wanted), TrinoType.of(made)
     cut = one.name.startswith(_TIMES) and other.name == one.name and other.digits < one.digits
     return "varchar" if cut else made
 
 
-def _make(client: Client, place: Place, kinds: dict[str, str], docs: dict[str, str]) -> None:
+def _make(
+    client: TrinoClient, place: TrinoPlace, kinds: dict[str, str], docs: dict[str, str]
+) -> None:
     def listed(comments: Sequence[str]) -> str:
         named = zip(kinds.items(), comments, strict=True)
         return ", ".join(f"{quote(name)} {kind}{comment}" for (name, kind), comment in named)
@@ -136,7 +143,7 @@ def _make(client: Client, place: Place, kinds: dict[str, str], docs: dict[str, s
     told = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
     try:
         client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed(told)})")
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.transient or not docs:
             raise
         client.create(

@@ -12,7 +12,7 @@ from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.branch_state import BranchState
 
 DECIDED: Mapping[str, object] = {"pending": None, "doubts": (), "aside": ()}
-"""Fields of a `Document` once no statement is in doubt."""
+"""Fields of a `TrinoDocument` once no statement is in doubt."""
 
 
 class Doubt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,7 +30,7 @@ class Doubt(msgspec.Struct, frozen=True, omit_defaults=True):
     """`Checkpoint.reading` of the statement: a restart makes nothing of what was read before."""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class TrinoPending(msgspec.Struct, frozen=True):
     """A statement that may have written rows although nobody has seen its end."""
 
     query: str
@@ -46,13 +46,13 @@ class Pending(msgspec.Struct, frozen=True):
         return Doubt(self.query, self.base, self.checkpoint.reading)
 
 
-class Document(msgspec.Struct, frozen=True):
+class TrinoDocument(msgspec.Struct, frozen=True):
     """What is stored of a branch, as JSON."""
 
     checkpoint: Checkpoint
     intent: tuple[PartSlice, ...] = ()
-    pending: Pending | None = None
-    doubts: tuple[Pending, ...] = ()
+    pending: TrinoPending | None = None
+    doubts: tuple[TrinoPending, ...] = ()
     """Statements of this session whose rows were not there; until others are written, they might
     yet come. Earlier versions kept those of earlier sessions here, too."""
     aside: tuple[Doubt, ...] = ()
@@ -67,7 +67,7 @@ class Document(msgspec.Struct, frozen=True):
         return bool(known or self.emptying)
 
     @property
-    def whole(self) -> tuple[Pending, ...]:
+    def whole(self) -> tuple[TrinoPending, ...]:
         """Statements in doubt whose checkpoints are part of this document, the last one first."""
         return (*([self.pending] if self.pending else []), *self.doubts)
 
@@ -78,11 +78,11 @@ class Document(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Stored:
+class TrinoStored:
     """A row: its stamp and what it says."""
 
     stamp: str
-    document: Document
+    document: TrinoDocument
 
     @property
     def state(self) -> BranchState:
@@ -94,6 +94,6 @@ class Stored:
         return self.document.undecided
 
 
-def parse(text: str) -> Document:
+def parse(text: str) -> TrinoDocument:
     """The document of a row, as this version or an earlier one has written it."""
-    return decode_json(text, Document)
+    return decode_json(text, TrinoDocument)

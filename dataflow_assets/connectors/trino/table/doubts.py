@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
 from dataflow_assets.connectors.trino.errors import ANY
-from dataflow_assets.connectors.trino.table.document import Document, Pending, parse
+from dataflow_assets.connectors.trino.table.document import TrinoDocument, TrinoPending, parse
 from dataflow_assets.connectors.trino.table.stage import length_of, room
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import Checkpoint, Target
 
 SUFFIX = " in doubt"
@@ -27,8 +27,8 @@ SUFFIX = " in doubt"
 class Doubts:
     """The rows of one branch, on the driver. Methods raise Failure where Trino does not answer."""
 
-    client: Client
-    place: Place
+    client: TrinoClient
+    place: TrinoPlace
     """The table of checkpoints."""
     target: Target
     most: int
@@ -38,7 +38,7 @@ class Doubts:
     def id(self) -> str:
         return f"{self.target.id}{SUFFIX}"
 
-    def keep(self, statements: Sequence[Pending], epoch: int) -> None:
+    def keep(self, statements: Sequence[TrinoPending], epoch: int) -> None:
         """Stores the checkpoints, before the row of the branch forgets them.
 
         A row that is stored twice says the same twice; one that no branch names is harmless.
@@ -74,8 +74,8 @@ class Doubts:
             self.client.run(f"DELETE FROM {place} WHERE {mine} AND epoch <= {epoch}")  # noqa: S608
             self.client.run(f"ALTER TABLE {place} EXECUTE optimize WHERE {mine}")
 
-    def _row(self, statement: Pending, epoch: int) -> str:
-        state = msgspec.json.encode(Document(statement.checkpoint)).decode()
+    def _row(self, statement: TrinoPending, epoch: int) -> str:
+        state = msgspec.json.encode(TrinoDocument(statement.checkpoint)).decode()
         texts = literal(self.id), literal(self.target.flow), literal(statement.query)
         return f"({texts[0]}, {texts[1]}, {epoch}, {texts[2]}, {literal(state)})"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
 from dataflow_assets.connectors.trino.table.commits import entries, ruled_out
-from dataflow_assets.connectors.trino.table.table import Table
+from dataflow_assets.connectors.trino.table.table import TrinoTable
 from dataflow_assets.errors import TransientError
 
 _QUERY = "element_at(summary, 'trino_query_id')"
@@ -23,14 +23,14 @@ _LOOKS = 3  # at a table that others change meanwhile
 _WRITTEN = "SELECT DISTINCT regexp_extract(file_path, '/({queries})-', 1) "
 
 
-def head(client: Client, table: Table) -> str | None:
+def head(client: TrinoClient, table: TrinoTable) -> str | None:
     """The id of the table's current snapshot; None for a table without any. Raises Failure."""
     found = client.value(_HEAD.format(refs=table.place.metadata_table("refs")))
     return None if found is None else str(found)
 
 
 def have_stored(
-    client: Client, table: Table, bases: Mapping[str, str | None], *, prove: bool
+    client: TrinoClient, table: TrinoTable, bases: Mapping[str, str | None], *, prove: bool
 ) -> dict[str, bool | None]:
     """By its id whether each statement has stored rows; None: nothing tells. Raises Failure.
 
@@ -64,7 +64,7 @@ def have_stored(
 
 
 def _by_snapshots(
-    client: Client, table: Table, bases: Mapping[str, str | None], current: str | None
+    client: TrinoClient, table: TrinoTable, bases: Mapping[str, str | None], current: str | None
 ) -> dict[str, bool | None]:
     sql = _LINE.format(query=_QUERY, snapshots=table.place.metadata_table("snapshots"))
     line = client.rows(sql)
@@ -107,7 +107,7 @@ def _line(before: Mapping[str, str | None], last: str | None) -> set[str]:
     return found
 
 
-def unless_committed(table: Table, queries: Sequence[str]) -> str:
+def unless_committed(table: TrinoTable, queries: Sequence[str]) -> str:
     """The condition that no such query has committed to the table, as SQL inside a statement.
 
     The table is asked twice, whatever the number of queries: Trino limits the stages of a query.
@@ -117,12 +117,12 @@ def unless_committed(table: Table, queries: Sequence[str]) -> str:
     return f"{unlisted} AND NOT EXISTS (SELECT 1 {_fill(_FILES, table, queries)})"
 
 
-def _with_files(client: Client, table: Table, queries: Sequence[str]) -> set[str]:
+def _with_files(client: TrinoClient, table: TrinoTable, queries: Sequence[str]) -> set[str]:
     if not queries:
         return set()
     return {str(query) for (query,) in client.rows(_fill(_WRITTEN + _FILES, table, queries))}
 
 
-def _fill(sql: str, table: Table, queries: Sequence[str]) -> str:
+def _fill(sql: str, table: TrinoTable, queries: Sequence[str]) -> str:
     """Ids of queries are letters, digits and underscores."""
     return sql.format(files=table.place.metadata_table("files"), queries="|".join(queries))

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client, literal
-from dataflow_assets.connectors.trino.errors import MISSING, Failure
-from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.connectors.trino.client import TrinoClient, literal
+from dataflow_assets.connectors.trino.errors import MISSING, TrinoFailure
+from dataflow_assets.connectors.trino.table.table import TrinoPlace
 
 PREFIX = "dataflow_stage_"
 MOST_INLINE = 100_000
@@ -28,7 +28,7 @@ MOST_ROWS = 1 << 20
 _COLUMNS = "attempt varchar, chunk bigint, body varchar"
 
 
-class Staged(msgspec.Struct, frozen=True):
+class TrinoStaged(msgspec.Struct, frozen=True):
     """What one writer has handed over."""
 
     attempt: str
@@ -44,11 +44,11 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Chunks:
+class TrinoChunks:
     """Rows of one writer, as JSON arrays, put into the stage as they become many."""
 
-    client: Client
-    place: Place
+    client: TrinoClient
+    place: TrinoPlace
     attempt: str
     most: int
     """Characters of one statement."""
@@ -79,17 +79,17 @@ class Chunks:
         self.client.run(f"INSERT INTO {self.place.quoted_name} VALUES ({values})")  # noqa: S608 - quoted
         self._lines, self._length, self._chunks = [], 0, self._chunks + 1
 
-    def handed_over(self, *, lacks: bool) -> Staged:
+    def handed_over(self, *, lacks: bool) -> TrinoStaged:
         if self._chunks or self._length > MOST_INLINE:
             self.flush()
-            return Staged(self.attempt, self.rows, lacks=lacks)
-        return Staged(self.attempt, self.rows, self._text() if self._lines else "", lacks)
+            return TrinoStaged(self.attempt, self.rows, lacks=lacks)
+        return TrinoStaged(self.attempt, self.rows, self._text() if self._lines else "", lacks)
 
     def _text(self) -> str:
         return f"[{','.join(self._lines)}]"
 
 
-def create(client: Client, place: Place) -> None:
+def create(client: TrinoClient, place: TrinoPlace) -> None:
     """Makes the stage where it is missing. Raises Failure."""
     client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({_COLUMNS})")
 
@@ -105,12 +105,12 @@ def name(branch: str, epoch: int, unique: str) -> str:
     return f"{PREFIX}{_digest(branch)}_{epoch}_{unique}"
 
 
-def drop(client: Client, place: Place) -> None:
+def drop(client: TrinoClient, place: TrinoPlace) -> None:
     """Drops a stage, if there is one. Raises Failure."""
     client.run(f"DROP TABLE IF EXISTS {place.quoted_name}")
 
 
-def leftovers(client: Client, beside: Place, branch: str, epoch: int) -> list[Place]:
+def leftovers(client: TrinoClient, beside: TrinoPlace, branch: str, epoch: int) -> list[TrinoPlace]:
     """Stages of a branch that drivers up to this epoch have left behind. Raises Failure.
 
     A driver that is late must not drop those of the one that has taken over: rows would be missing
@@ -122,7 +122,7 @@ def leftovers(client: Client, beside: Place, branch: str, epoch: int) -> list[Pl
             f"SHOW TABLES FROM {_schema(beside)} LIKE {literal(begins.replace('_', '!_') + '%')} "
             "ESCAPE '!'"
         )
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.name not in MISSING:
             raise
         return []
@@ -137,12 +137,12 @@ def _digest(branch: str) -> str:
     return hashlib.sha256(branch.encode()).hexdigest()[:12]
 
 
-def _schema(place: Place) -> str:
+def _schema(place: TrinoPlace) -> str:
     return place.quoted_name.rpartition(".")[0]
 
 
 def gather(
-    client: Client, place: Place, staged: Sequence[Staged], most: int, left: int
+    client: TrinoClient, place: TrinoPlace, staged: Sequence[TrinoStaged], most: int, left: int
 ) -> tuple[str, list[str]]:
     """Says where the rows of a span are: in a JSON array, or in attempts in the stage, in order.
 
@@ -163,7 +163,7 @@ def gather(
     if inline:
         create(client, place)
     for one in inline:
-        chunks = Chunks(client, place, one.attempt, most)
+        chunks = TrinoChunks(client, place, one.attempt, most)
         for line in json.loads(one.inline):
             text = msgspec.json.encode(line).decode()
             chunks.add(text, length_of(text))

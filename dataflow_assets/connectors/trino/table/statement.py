@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dataflow_assets.connectors.trino.client import literal, name_list, quote
 from dataflow_assets.connectors.trino.encode import value, wire
 from dataflow_assets.connectors.trino.table.stage import MOST_ROWS
-from dataflow_assets.connectors.trino.table.table import Column, Place, Table
+from dataflow_assets.connectors.trino.table.table import Column, TrinoPlace, TrinoTable
 from dataflow_assets.contracts import DELETE
 
 AT, OPERATION, ABSENT = "_dataflow_at", "_dataflow_op", "_dataflow_absent"
@@ -28,7 +28,7 @@ class Source:
 
     columns: tuple[Column, ...]
     inline: str
-    stage: Place
+    stage: TrinoPlace
     attempts: Sequence[str] = ()
 
     def sql(self, condition: str) -> str:
@@ -67,7 +67,7 @@ class Source:
         return f"(CASE attempt {order} END) * {_PART} + chunk * {MOST_ROWS} + {_ROW} AS {AT}"
 
 
-def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> str:
+def insert(table: TrinoTable, source: Source, condition: str, *, guarded: bool) -> str:
     """Rows that are appended.
 
     Args:
@@ -88,7 +88,7 @@ def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> st
     )
 
 
-def replace(table: Table, source: Source, inside: str) -> str:
+def replace(table: TrinoTable, source: Source, inside: str) -> str:
     """Rows in the place of others. One more row matches these; the new ones match nothing.
 
     Args:
@@ -109,7 +109,7 @@ def replace(table: Table, source: Source, inside: str) -> str:
 
 
 def merge(
-    table: Table, source: Source, condition: str, key: Sequence[str], mark: str | None = None
+    table: TrinoTable, source: Source, condition: str, key: Sequence[str], mark: str | None = None
 ) -> str:
     """Rows that replace those of their key; of several rows of a key what the last ones carry.
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client, literal, quote
-from dataflow_assets.connectors.trino.errors import DENIED, MISSING, Failure
-from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.connectors.trino.client import TrinoClient, literal, quote
+from dataflow_assets.connectors.trino.errors import DENIED, MISSING, TrinoFailure
+from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.contracts import Note
 
 _COLUMNS = """
@@ -28,7 +28,7 @@ _POSTGRESQL = "postgresql"
 
 
 @dataclass(frozen=True)
-class Place:
+class TrinoPlace:
     """Catalog, schema and name of a table."""
 
     catalog: str
@@ -39,9 +39,9 @@ class Place:
     def quoted_name(self) -> str:
         return quote(self.catalog, self.schema, self.name)
 
-    def beside(self, name: str) -> Place:
+    def beside(self, name: str) -> TrinoPlace:
         """Another table of the same schema; `name$snapshots` is one of Iceberg's own."""
-        return Place(self.catalog, self.schema, name)
+        return TrinoPlace(self.catalog, self.schema, name)
 
     def metadata_table(self, what: str) -> str:
         """A table of Iceberg about this one, as SQL takes it."""
@@ -61,8 +61,8 @@ class Column:
     comment: str = ""
 
     @property
-    def kind(self) -> Type:
-        return Type.of(self.type)
+    def kind(self) -> TrinoType:
+        return TrinoType.of(self.type)
 
     @property
     def field(self) -> pa.Field:
@@ -70,10 +70,10 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class TrinoTable:
     """One table."""
 
-    place: Place
+    place: TrinoPlace
     columns: tuple[Column, ...]
     identity: str
     connector: str = ""
@@ -88,29 +88,29 @@ class Table:
         return pa.schema(fields, metadata or None)
 
 
-def find(client: Client, place: Place) -> Table | None:
+def find(client: TrinoClient, place: TrinoPlace) -> TrinoTable | None:
     """The table; None where there is none. Raises Failure."""
     columns = _columns(client, place)
     if not columns:
         return None
-    return Table(place, columns, identity(client, place), _connector(client, place.catalog))
+    return TrinoTable(place, columns, identity(client, place), _connector(client, place.catalog))
 
 
-def column_names(client: Client, place: Place) -> frozenset[str]:
+def column_names(client: TrinoClient, place: TrinoPlace) -> frozenset[str]:
     """The names of its columns; none where there is no table. Raises Failure."""
     return frozenset(column.name for column in _columns(client, place))
 
 
-def _connector(client: Client, catalog: str) -> str:
+def _connector(client: TrinoClient, catalog: str) -> str:
     try:
         return str(client.value(_CONNECTOR.format(catalog=literal(catalog))) or "")
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.name != DENIED:
             raise
         return ""
 
 
-def _columns(client: Client, place: Place) -> tuple[Column, ...]:
+def _columns(client: TrinoClient, place: TrinoPlace) -> tuple[Column, ...]:
     where = {
         "catalog": quote(place.catalog),
         "schema": literal(place.schema),
@@ -118,7 +118,7 @@ def _columns(client: Client, place: Place) -> tuple[Column, ...]:
     }
     try:
         found = client.rows(_COLUMNS.format(**where))
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.name != "COLUMN_NOT_FOUND":
             raise
         found = client.rows(_PLAIN_COLUMNS.format(**where))
@@ -128,7 +128,7 @@ def _columns(client: Client, place: Place) -> tuple[Column, ...]:
     )
 
 
-def identity(client: Client, place: Place) -> str:
+def identity(client: TrinoClient, place: TrinoPlace) -> str:
     """Returns what tells the table from another one of its name, where the catalog tells anything.
 
     Iceberg: a digest of where its files are. Elsewhere the name: a table that was re-created is
@@ -138,19 +138,19 @@ def identity(client: Client, place: Place) -> str:
     return hashlib.sha256(location.encode()).hexdigest()[:16] if location else str(place)
 
 
-def _location(client: Client, place: Place) -> str:
+def _location(client: TrinoClient, place: TrinoPlace) -> str:
     """Returns where the table's files are; empty where nothing tells.
 
     Who may only read the table is not shown how it is made, but where its metadata is.
     """
     try:
         return _property(str(client.value(f"SHOW CREATE TABLE {place.quoted_name}")), "location")
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.transient or failure.name in MISSING:
             raise
     try:
         file = client.value(f"SELECT max(file) FROM {place.metadata_table('metadata_log_entries')}")  # noqa: S608
-    except Failure as failure:
+    except TrinoFailure as failure:
         if failure.transient:
             raise
         return ""

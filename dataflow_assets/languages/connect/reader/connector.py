@@ -49,7 +49,7 @@ _ELSEWHERE = (consumer.OVERRIDE, "value.converter.", "key.converter.")
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _ConnectPlan:
     """The part of a file that is the same for each of its topics."""
 
     values: ConnectValues
@@ -98,7 +98,7 @@ def _known_keys(document: Document, notes: Notes) -> Document:
     return replace(document, value=known)
 
 
-def _plan(values: ConnectValues, worker: Document | None, name: str) -> _Plan | None:
+def _plan(values: ConnectValues, worker: Document | None, name: str) -> _ConnectPlan | None:
     document, notes = values.document, values.notes
     value, key = (converter(end, document, worker, notes) for end in ("value", "key"))
     kind = values.text("connector.class")
@@ -121,10 +121,10 @@ def _plan(values: ConnectValues, worker: Document | None, name: str) -> _Plan | 
         if kind == TABULAR:  # whose offsets are those of a group of its own
             own = values.text("iceberg.control.group-id")
             given["consumer_group"] = own or f"cg-control-{name}"
-    return _Plan(values, value, sink, policies, given, reached.places)
+    return _ConnectPlan(values, value, sink, policies, given, reached.places)
 
 
-def _flow(plan: _Plan, name: str, topic: str) -> Flow | None:
+def _flow(plan: _ConnectPlan, name: str, topic: str) -> Flow | None:
     """The flow of one topic; None where something is wrong with it."""
     values, notes = plan.values, plan.values.notes
     document = values.document
@@ -153,7 +153,7 @@ def _flow(plan: _Plan, name: str, topic: str) -> Flow | None:
     )
 
 
-def _source(plan: _Plan, topic: str, tombstones: str) -> KafkaSource | None:
+def _source(plan: _ConnectPlan, topic: str, tombstones: str) -> KafkaSource | None:
     notes, document = plan.values.notes, plan.values.document
     made = LakeTopic if isinstance(plan.sink, IcebergTables) else JdbcTopic
     where = (document, "topics")
@@ -202,7 +202,7 @@ def _rejects(values: ConnectValues, reached: Mapping[str, Any]) -> Rejects:
     return Rejects(way or ("table" if tolerated else "fail"))  # type: ignore[arg-type]
 
 
-def _hash(plan: _Plan, topic: str) -> str:
+def _hash(plan: _ConnectPlan, topic: str) -> str:
     given = to_jsonable_python(plan.source, by_alias=True)
     content = [sorted(plan.values.document.value.items()), topic, given]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -25,7 +25,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class Reader:
+class JustoneReader:
     """Finds the elements of all paths in a batch of messages; made once per task.
 
     Elements that are strings, or null, in all batches so far are decoded as strings: that takes

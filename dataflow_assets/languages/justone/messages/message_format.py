@@ -21,7 +21,12 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.values import ValueReader
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
-from dataflow_assets.languages.justone.messages.column_reader import UNFIT, Cells, Reader, Refused
+from dataflow_assets.languages.justone.messages.column_reader import (
+    UNFIT,
+    Cells,
+    JustoneReader,
+    Refused,
+)
 from dataflow_assets.languages.justone.messages.parse_path import Item, ParsePath
 
 _QUOTE, _OF_NULL = ord('"'), ord("n")
@@ -70,8 +75,8 @@ class ParsePathsFormat(MessageFormat, ValueReader):
         return [ParsePath.parse(path).items for path in self.paths]
 
     @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self._ways)
+    def _reader(self) -> JustoneReader:
+        return JustoneReader(self._ways)
 
     def __getstate__(self) -> dict[str, Any]:
         """Decoders are made where they are used."""

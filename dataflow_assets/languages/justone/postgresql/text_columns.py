@@ -10,14 +10,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS
-from dataflow_assets.connectors.postgresql.table.column import PARSED, TYPE, Column
-from dataflow_assets.connectors.postgresql.table.table import DRIVER, Table
+from dataflow_assets.connectors.postgresql.table.column import PARSED, TYPE, PostgresqlColumn
+from dataflow_assets.connectors.postgresql.table.table import DRIVER, PostgresqlTable
 from dataflow_assets.errors import PermanentError
 
 _AS_TEXT = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb"})
 
 
-def text_schema(table: Table, names: tuple[str, ...], where: str) -> pa.Schema:
+def text_schema(table: PostgresqlTable, names: tuple[str, ...], where: str) -> pa.Schema:
     """The listed columns in Arrow. Raises PermanentError for one that cannot be written.
 
     Columns that are not listed are left to their defaults.
@@ -36,7 +36,7 @@ def text_schema(table: Table, names: tuple[str, ...], where: str) -> pa.Schema:
     return pa.schema([_text(column) for column in listed], metadata)
 
 
-def _text(column: Column) -> pa.Field:
+def _text(column: PostgresqlColumn) -> pa.Field:
     metadata = {PARSED: column.base.encode()} if column.base in PARSERS else {}
     if column.base == "jsonb":
         metadata = {TYPE: column.declared.encode()}

@@ -7,14 +7,14 @@ from dataclasses import replace
 from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT
 from dataflow_assets.languages.pipelines.rows.expressions import (
-    Column,
-    Constant,
     Expression,
     Extract,
     FromBase64,
+    PipelineColumnReference,
+    PipelineConstant,
     is_json,
 )
-from dataflow_assets.languages.pipelines.rows.types import Type
+from dataflow_assets.languages.pipelines.rows.types import PipelineType
 
 _TYPES = {
     "TINYINT": "Int8",
@@ -31,7 +31,7 @@ _TYPES = {
 _NUMBER = literal(r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?\s*$")
 
 
-def column_type(kind: Type, *, nullable: bool) -> str:
+def column_type(kind: PipelineType, *, nullable: bool) -> str:
     """A type as ClickHouse declares it; JSON is text, with a comment that says so."""
     name = _TYPES.get(kind.name, "String")
     if kind.kind == "decimal":
@@ -39,12 +39,12 @@ def column_type(kind: Type, *, nullable: bool) -> str:
     return f"Nullable({name})" if nullable else name
 
 
-def comment(kind: Type) -> str:
+def comment(kind: PipelineType) -> str:
     """Returns what is said behind a column of JSON."""
     return f" COMMENT {literal(JSON_TEXT)}" if kind.kind == "json" else ""
 
 
-def materialize(expression: Expression, kind: Type) -> str:
+def materialize(expression: Expression, kind: PipelineType) -> str:
     """The value of a column: null where what is computed is none of its type."""
     if kind.kind in ("text", "json"):
         of_double = isinstance(expression, Extract) and expression.form == "DOUBLE"
@@ -70,9 +70,9 @@ def materialize(expression: Expression, kind: Type) -> str:
 
 
 def translate(expression: Expression) -> str:
-    if isinstance(expression, Column):
+    if isinstance(expression, PipelineColumnReference):
         return quote(expression.name)
-    if isinstance(expression, Constant):
+    if isinstance(expression, PipelineConstant):
         value = expression.value
         return literal(value) if isinstance(value, str) else "NULL" if value is None else str(value)
     if isinstance(expression, FromBase64):

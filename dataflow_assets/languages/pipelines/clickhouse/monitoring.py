@@ -52,7 +52,7 @@ def prepare(client: Client, database: str) -> None:
             client.command(f"CREATE TABLE IF NOT EXISTS {quote(database, name)} {columns}")
 
 
-class Monitor:
+class ClickhouseMonitor:
     """One pipeline's rows; each method is an INSERT or two. Raises Failure."""
 
     def __init__(self, client: Client, place: tuple[str, str], flow: str, branch: str) -> None:

@@ -20,11 +20,11 @@ from dataflow_assets.contracts import (
     Target,
 )
 from dataflow_assets.languages.pipelines.clickhouse import monitoring, views
-from dataflow_assets.languages.pipelines.clickhouse.monitoring import Monitor
+from dataflow_assets.languages.pipelines.clickhouse.monitoring import ClickhouseMonitor
 from dataflow_assets.languages.pipelines.views import kind_and_message, noting
 
 
-class PipelineSession(ClickhouseSinkSession, NotesEnd):
+class ClickhousePipelineSession(ClickhouseSinkSession, NotesEnd):
     """Behind each change of the checkpoint what is done is noted for the views.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
@@ -36,7 +36,7 @@ class PipelineSession(ClickhouseSinkSession, NotesEnd):
         """`name`: of the pipeline. `config`: its settings as JSON, without secrets."""
         super().__init__(sink, target, run)
         place = self._database, self._name
-        self._monitor = Monitor(self._client, place, target.flow, target.branch)
+        self._monitor = ClickhouseMonitor(self._client, place, target.flow, target.branch)
         unfinished = self._state.head.intent is not None
         with self._noting():
             monitoring.prepare(self._client, self._database)

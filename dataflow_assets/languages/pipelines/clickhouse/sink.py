@@ -10,12 +10,12 @@ from contextlib import closing
 from pydantic import InstanceOf
 from typing_extensions import override
 
-from dataflow_assets.connectors.clickhouse.shared_client import Lease
+from dataflow_assets.connectors.clickhouse.shared_client import ClickhouseLease
 from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.languages.pipelines.clickhouse import table
-from dataflow_assets.languages.pipelines.clickhouse.session import PipelineSession
-from dataflow_assets.languages.pipelines.rows.table import Table
+from dataflow_assets.languages.pipelines.clickhouse.session import ClickhousePipelineSession
+from dataflow_assets.languages.pipelines.rows.table import PipelineTable
 from dataflow_assets.sdk.server_failure import translate_errors
 
 
@@ -25,7 +25,7 @@ class PipelineClickhouseSink(ClickhouseSink):
     Made by the manifest language `pipelines`; DataFlow manifests do not name it.
     """
 
-    definition: InstanceOf[Table]
+    definition: InstanceOf[PipelineTable]
     """Columns and indexes, as the statements of the file say."""
     pipeline: str | None = None
     """Its name, by which the views tell of it; None for a further table of the same pipeline."""
@@ -34,8 +34,11 @@ class PipelineClickhouseSink(ClickhouseSink):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        with translate_errors(f"making {self.address()}"), closing(Lease(self.dsn())) as lease:
+        with (
+            translate_errors(f"making {self.address()}"),
+            closing(ClickhouseLease(self.dsn())) as lease,
+        ):
             table.prepare(lease.client, self.place(), self.definition)
         if self.pipeline is None:
             return super().open(target, run)
-        return PipelineSession(self, self.pipeline, self.config_json, target, run)
+        return ClickhousePipelineSession(self, self.pipeline, self.config_json, target, run)

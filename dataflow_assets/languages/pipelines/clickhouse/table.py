@@ -12,7 +12,7 @@ from dataflow_assets.languages.pipelines.clickhouse.expressions import (
     comment,
     materialize,
 )
-from dataflow_assets.languages.pipelines.rows.table import Column, Table
+from dataflow_assets.languages.pipelines.rows.table import PipelineColumn, PipelineTable
 
 _COLUMNS = """
 SELECT name, default_kind FROM system.columns
@@ -20,7 +20,7 @@ WHERE database = {d:String} AND table = {t:String}
 """
 
 
-def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
+def prepare(client: Client, place: tuple[str, str], table: PipelineTable) -> None:
     """Makes the table, the columns and the indexes that are missing. Raises Failure.
 
     Raises PermanentError where the table has a column that is filled by hand and should be
@@ -41,7 +41,7 @@ def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
             client.command(statement)
 
 
-def create_statement(place: tuple[str, str], table: Table) -> str:
+def create_statement(place: tuple[str, str], table: PipelineTable) -> str:
     """CREATE TABLE with all columns: by its key, or in no order."""
     order = f"({name_list(table.key)})" if table.key else "tuple()"
     engine = "ReplacingMergeTree" if table.key else "MergeTree"
@@ -53,7 +53,7 @@ def create_statement(place: tuple[str, str], table: Table) -> str:
     )
 
 
-def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
+def index_statements(place: tuple[str, str], table: PipelineTable) -> Iterator[str]:
     """A data skipping index for each: a bloom filter, which finds equal values."""
     for index in table.indexes:
         columns = ", ".join(quote(name) for name in index.columns)
@@ -63,7 +63,7 @@ def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
         )
 
 
-def _declaration(column: Column) -> str:
+def _declaration(column: PipelineColumn) -> str:
     kind = column_type(column.type, nullable=column.nullable or column.computed is not None)
     made = (
         f" MATERIALIZED {materialize(column.computed, column.type)}"

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.contracts import AddsColumns, Kind, Run, SinkSession, Target
-from dataflow_assets.languages.pipelines.rows.table import Column, Table
+from dataflow_assets.languages.pipelines.rows.table import PipelineColumn, PipelineTable
 
 _TYPES = {
     "TINYINT": pa.int32(),
@@ -33,7 +33,7 @@ class PipelineIcebergSink(IcebergSink):
     Made by the manifest language `pipelines`; DataFlow manifests do not name it.
     """
 
-    definition: InstanceOf[Table]
+    definition: InstanceOf[PipelineTable]
     """Columns, as the statements of the file say."""
 
     @override
@@ -50,7 +50,7 @@ class PipelineIcebergSink(IcebergSink):
         return session
 
 
-def field(column: Column) -> pa.Field:
+def field(column: PipelineColumn) -> pa.Field:
     """A column with its type in Arrow."""
     nullable = column.nullable or column.computed is not None
     if column.type.kind == "decimal":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import quote
 from dataflow_assets.languages.pipelines.rows.expressions import (
-    Column,
-    Constant,
     Expression,
     Extract,
     FromBase64,
+    PipelineColumnReference,
+    PipelineConstant,
     is_json,
 )
-from dataflow_assets.languages.pipelines.rows.types import Type
+from dataflow_assets.languages.pipelines.rows.types import PipelineType
 
 _TYPES = {
     "TINYINT": "SMALLINT",
@@ -28,7 +28,7 @@ _TYPES = {
 }
 
 
-def column_type(kind: Type) -> str:
+def column_type(kind: PipelineType) -> str:
     if kind.kind == "text":
         return f"VARCHAR({kind.length})" if kind.length is not None else "TEXT"
     if kind.kind == "decimal":
@@ -36,7 +36,7 @@ def column_type(kind: Type) -> str:
     return _TYPES[kind.name]
 
 
-def generate(expression: Expression, kind: Type, schema: str) -> str:
+def generate(expression: Expression, kind: PipelineType, schema: str) -> str:
     """The value of a generated column: null where what is computed is none of its type."""
     text, prefix = translate(expression, schema), f"{quote(schema)}."
     if kind.kind == "json":
@@ -73,9 +73,9 @@ def _text(expression: Expression, schema: str) -> str:
 
 def translate(expression: Expression, schema: str) -> str:
     """The expression itself, its functions in a schema."""
-    if isinstance(expression, Column):
+    if isinstance(expression, PipelineColumnReference):
         return quote(expression.name)
-    if isinstance(expression, Constant):
+    if isinstance(expression, PipelineConstant):
         return _constant(expression.value)
     if isinstance(expression, FromBase64):
         return f"{quote(schema)}.from_base64({translate(expression.given, schema)})"

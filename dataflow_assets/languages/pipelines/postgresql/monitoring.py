@@ -155,7 +155,7 @@ def prepare(link: Link, schema: str) -> None:
             log.warning("schema %s has a %s of its own: there is no view of it", schema, name)
 
 
-class Monitor:
+class PostgresqlMonitor:
     """One pipeline's rows; each method is a statement or two in the caller's transaction."""
 
     def __init__(self, schema: str, flow: str, branch: str) -> None:

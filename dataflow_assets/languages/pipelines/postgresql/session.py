@@ -18,11 +18,11 @@ from dataflow_assets.contracts import (
     Span,
     Target,
 )
-from dataflow_assets.languages.pipelines.postgresql.monitoring import Monitor
+from dataflow_assets.languages.pipelines.postgresql.monitoring import PostgresqlMonitor
 from dataflow_assets.languages.pipelines.views import kind_and_message, noting
 
 
-class PipelineSession(PostgresqlSinkSession, NotesEnd):
+class PostgresqlPipelineSession(PostgresqlSinkSession, NotesEnd):
     """Beside each change of the checkpoint, and behind it, what is done is noted for the views.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
@@ -33,7 +33,7 @@ class PipelineSession(PostgresqlSinkSession, NotesEnd):
     ) -> None:
         """`name`: of the pipeline. `config`: its settings as JSON, without secrets."""
         super().__init__(sink, target, run)
-        self._monitor = Monitor(self._schema, target.flow, target.branch)
+        self._monitor = PostgresqlMonitor(self._schema, target.flow, target.branch)
         unfinished = self._stored.state.unfinished_span is not None
         with self._noting(), self._transaction("noting the state of") as link:
             self._monitor.note_open(link, name, config, self._epoch)

@@ -13,8 +13,8 @@ from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.languages.pipelines.postgresql import functions, monitoring, table
-from dataflow_assets.languages.pipelines.postgresql.session import PipelineSession
-from dataflow_assets.languages.pipelines.rows.table import Table
+from dataflow_assets.languages.pipelines.postgresql.session import PostgresqlPipelineSession
+from dataflow_assets.languages.pipelines.rows.table import PipelineTable
 from dataflow_assets.sdk.server_failure import translate_errors
 
 _APPLICATION = "dataflow-pipeline"
@@ -26,7 +26,7 @@ class PipelinePostgresqlSink(PostgresqlSink):
     Made by the manifest language `pipelines`; DataFlow manifests do not name it.
     """
 
-    definition: InstanceOf[Table]
+    definition: InstanceOf[PipelineTable]
     """Columns and indexes, as the statements of the file say."""
     pipeline: str | None = None
     """Its name, by which the views tell of it; None for a further table of the same pipeline."""
@@ -46,4 +46,4 @@ class PipelinePostgresqlSink(PostgresqlSink):
                 checkpoint_tables.prepare(link, place[0])
             with transaction(dsn, _APPLICATION) as link:
                 monitoring.prepare(link, place[0])
-        return PipelineSession(self, self.pipeline, self.config_json, target, run)
+        return PostgresqlPipelineSession(self, self.pipeline, self.config_json, target, run)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.client import Link, lock_name, qualified_name, quote
 from dataflow_assets.languages.pipelines.postgresql.expressions import column_type, generate
-from dataflow_assets.languages.pipelines.rows.table import Column, Table
+from dataflow_assets.languages.pipelines.rows.table import PipelineColumn, PipelineTable
 
 _COLUMNS = """
 SELECT a.attname, a.attgenerated <> '' FROM pg_attribute a
@@ -14,7 +14,7 @@ WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
 """
 
 
-def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
+def prepare(link: Link, place: tuple[str, str], table: PipelineTable) -> None:
     """Makes the table, the columns and the indexes that are missing; in the caller's transaction.
 
     Raises PermanentError where the table has a column that is filled by hand and should be
@@ -35,7 +35,7 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
         link.execute(statement)
 
 
-def create_statement(place: tuple[str, str], table: Table) -> str:
+def create_statement(place: tuple[str, str], table: PipelineTable) -> str:
     lines = [_declaration(column, place[0]) for column in table.columns]
     if table.key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
@@ -43,7 +43,7 @@ def create_statement(place: tuple[str, str], table: Table) -> str:
     return f"CREATE TABLE IF NOT EXISTS {qualified_name(*place)} (\n  {body}\n)"
 
 
-def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
+def index_statements(place: tuple[str, str], table: PipelineTable) -> Iterator[str]:
     for index in table.indexes:
         columns = ", ".join(map(quote, index.columns))
         yield (
@@ -52,7 +52,7 @@ def index_statements(place: tuple[str, str], table: Table) -> Iterator[str]:
         )
 
 
-def _declaration(column: Column, schema: str) -> str:
+def _declaration(column: PipelineColumn, schema: str) -> str:
     if column.computed is not None:
         made = generate(column.computed, column.type, schema)
         kind = column_type(column.type)

@@ -8,14 +8,20 @@ from typing import NoReturn
 
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Unreadable
-from dataflow_assets.languages.pipelines.reader.syntax import Call, Name, Node, Path, Value
+from dataflow_assets.languages.pipelines.reader.syntax import (
+    Node,
+    PipelineCall,
+    PipelineName,
+    PipelinePath,
+    Value,
+)
 from dataflow_assets.languages.pipelines.rows.expressions import (
-    Column,
-    Constant,
     Expression,
     Extract,
     Form,
     FromBase64,
+    PipelineColumnReference,
+    PipelineConstant,
 )
 
 EXTRACTS: Mapping[str, Form] = {
@@ -25,7 +31,7 @@ EXTRACTS: Mapping[str, Form] = {
     "JSON_EXTRACT_JSON": "JSON",
 }
 FUNCTIONS = (*EXTRACTS, "FROM_BASE64")
-Scope = Mapping[str, Column]
+Scope = Mapping[str, PipelineColumnReference]
 """Columns by their names in small letters."""
 
 
@@ -33,20 +39,20 @@ def bound(node: Node, scope: Scope) -> Expression:
     """The expression. Raises Unreadable at the part that is wrong."""
     if isinstance(node, Value):
         value = Decimal(str(node.value)) if isinstance(node.value, float) else node.value
-        return Constant(value)
-    if isinstance(node, Name):
+        return PipelineConstant(value)
+    if isinstance(node, PipelineName):
         found = scope.get(node.text.lower())
         if found is None:
             names = [one.name for one in scope.values()]
             known = suggest(node.text, names)
             _fail(node, f"no column {node.text}; {known}; a key inside of one is column::key")
         return found
-    if isinstance(node, Path):
+    if isinstance(node, PipelinePath):
         return Extract(node.form, bound(node.given, scope), node.keys)
     return _bind_call(node, scope)
 
 
-def _bind_call(node: Call, scope: Scope) -> Expression:
+def _bind_call(node: PipelineCall, scope: Scope) -> Expression:
     if node.name == "FROM_BASE64":
         if len(node.arguments) != 1:
             _fail(node, "FROM_BASE64 has one argument")

@@ -25,9 +25,9 @@ class DeclaredTable:
 
     name: str
     place: Place
-    columns: list[syntax.Column]
+    columns: list[syntax.PipelineColumnDefinition]
     indexes: list[syntax.CreateIndex] = field(default_factory=list)
-    key: tuple[syntax.Name, ...] = ()
+    key: tuple[syntax.PipelineName, ...] = ()
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Pipeline:
     """A pipeline as the whole file declares it."""
 
     statement: syntax.CreatePipeline
-    options: syntax.Options
+    options: syntax.PipelineOptions
     target: str | None
     """Of USE above it."""
     started: bool = False
@@ -79,7 +79,7 @@ def _doubt(one: syntax.Statement, found: Declarations) -> None:
     """A statement with a mistake: what it is about is not used, and if that is unknown, nothing."""
     named = one.table if isinstance(one, syntax.AddColumn) else getattr(one, "name", None)
     known = {*found.tables, *found.pipelines}
-    if isinstance(named, syntax.Name) and named.text.lower() in known:
+    if isinstance(named, syntax.PipelineName) and named.text.lower() in known:
         found.broken.add(named.text.lower())
     elif not isinstance(one, syntax.CreatePipeline | syntax.SetGlobal):
         found.unclear.append(one.place)
@@ -159,7 +159,7 @@ def _index(one: syntax.CreateIndex, found: Declarations) -> None:
             found.wrong(f"index {one.name.text}", name.place, message)
 
 
-def _known_table(name: syntax.Name, found: Declarations) -> DeclaredTable | None:
+def _known_table(name: syntax.PipelineName, found: Declarations) -> DeclaredTable | None:
     table = found.tables.get(name.text.lower())
     if table is None and name.text.lower() not in found.broken:
         found.wrong(f"table {name.text}", name.place, _no_table(name.text, found))
@@ -196,7 +196,9 @@ def _pipeline(one: syntax.CreatePipeline, found: Declarations) -> None:
 def _infer(one: syntax.CreatePipeline, found: Declarations) -> None:
     """Its table, unless the file has one of this name."""
     columns = [
-        syntax.Column(syntax.Name(one.name.place, column.name), column.type, nullable=False)
+        syntax.PipelineColumnDefinition(
+            syntax.PipelineName(one.name.place, column.name), column.type, nullable=False
+        )
         for column in STATIC
     ]
     table = DeclaredTable(one.name.text, one.name.place, columns)
@@ -207,12 +209,14 @@ def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
     pipeline = _find_pipeline(one.name, found)
     if pipeline is None:
         return
-    said = {name: getattr(one.options, name) for name in syntax.Options.__dataclass_fields__}
+    said = {
+        name: getattr(one.options, name) for name in syntax.PipelineOptions.__dataclass_fields__
+    }
     given = {name: value for name, value in said.items() if value is not None}
     pipeline.options = replace(pipeline.options, **given)
 
 
-def _find_pipeline(name: syntax.Name, found: Declarations) -> Pipeline | None:
+def _find_pipeline(name: syntax.PipelineName, found: Declarations) -> Pipeline | None:
     pipeline = found.pipelines.get(name.text.lower())
     if pipeline is None and name.text.lower() not in found.broken:
         known = suggest(name.text, [one.statement.name.text for one in found.pipelines.values()])

@@ -29,16 +29,16 @@ from dataflow_assets.languages.pipelines.reader.read_statements import read_scri
 from dataflow_assets.languages.pipelines.reader.sink import COMPUTES, FOLDS, sink
 from dataflow_assets.languages.pipelines.reader.source import Connected, connect
 from dataflow_assets.languages.pipelines.reader.tables import (
-    Names,
+    PipelineNames,
     batch_scope,
     computed_outputs,
     inserted_row,
     mapped_row,
     table_of,
 )
-from dataflow_assets.languages.pipelines.rows.rows import PipelineRows, Row
-from dataflow_assets.languages.pipelines.rows.table import Table
-from dataflow_assets.languages.pipelines.targets import Target, Targets
+from dataflow_assets.languages.pipelines.rows.rows import PipelineRow, PipelineRows
+from dataflow_assets.languages.pipelines.rows.table import PipelineTable
+from dataflow_assets.languages.pipelines.targets import PipelineTarget, Targets
 from dataflow_assets.records.chain import Transformation
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
@@ -142,9 +142,9 @@ def _flow(pipeline: Pipeline, state: Declarations, targets: Targets) -> Reading 
 
 
 def _branches(
-    pipeline: Pipeline, state: Declarations, target: Target, source: Connected | None
-) -> Iterator[tuple[Branch | None, Row]]:
-    names = Names(target.system in FOLDS)
+    pipeline: Pipeline, state: Declarations, target: PipelineTarget, source: Connected | None
+) -> Iterator[tuple[Branch | None, PipelineRow]]:
+    names = PipelineNames(target.system in FOLDS)
     told = {"pipeline": pipeline.statement.name.text}
     if source is not None:
         told["config_json"] = source.config_json
@@ -159,12 +159,12 @@ def _branches(
             message = "has no effect: a table of Iceberg has no indexes"
             state.note(f"index {index.name.text}", index.place, message)
         branch = Branch(found, routes=(route,)) if found is not None else None
-        yield branch, Row(row.outputs, computed, route)
+        yield branch, PipelineRow(row.outputs, computed, route)
 
 
 def _rows(
-    pipeline: Pipeline, state: Declarations, names: Names
-) -> Iterator[tuple[DeclaredTable, Row]]:
+    pipeline: Pipeline, state: Declarations, names: PipelineNames
+) -> Iterator[tuple[DeclaredTable, PipelineRow]]:
     statement = pipeline.statement
     if statement.procedure is not None:
         yield from _of_procedure(statement, statement.procedure, state, names)
@@ -182,15 +182,18 @@ def _rows(
 
 
 def _of_procedure(
-    statement: syntax.CreatePipeline, name: syntax.Name, state: Declarations, names: Names
-) -> Iterator[tuple[DeclaredTable, Row]]:
+    statement: syntax.CreatePipeline,
+    name: syntax.PipelineName,
+    state: Declarations,
+    names: PipelineNames,
+) -> Iterator[tuple[DeclaredTable, PipelineRow]]:
     procedure = state.procedures.get(name.text.lower())
     if procedure is None:
         _check_sound(name, state)
         known = suggest(name.text, [one.name.text for one in state.procedures.values()])
         raise Unreadable(name.place, f"no procedure {name.text} above; {known}")
     batch = batch_scope(procedure.columns, statement.mapped)
-    seen: dict[str, syntax.Insert] = {}
+    seen: dict[str, syntax.PipelineInsert] = {}
     for at, insert in enumerate(procedure.inserts):
         key = insert.table.text.lower()
         first = seen.setdefault(key, insert)
@@ -199,10 +202,10 @@ def _of_procedure(
             raise Unreadable(insert.place, f"{message}, and each needs a table of its own")
         declared = _table(insert.table, state)
         row = inserted_row(insert, batch, declared, table_of(declared, names))
-        yield declared, Row(row.outputs, row.computed, key if at else None)
+        yield declared, PipelineRow(row.outputs, row.computed, key if at else None)
 
 
-def _table(name: syntax.Name, state: Declarations) -> DeclaredTable:
+def _table(name: syntax.PipelineName, state: Declarations) -> DeclaredTable:
     found = state.tables.get(name.text.lower())
     if found is None:
         _check_sound(name, state)
@@ -211,7 +214,7 @@ def _table(name: syntax.Name, state: Declarations) -> DeclaredTable:
     return found
 
 
-def _check_sound(name: syntax.Name, state: Declarations) -> None:
+def _check_sound(name: syntax.PipelineName, state: Declarations) -> None:
     """Raises Unreadable for what is there, and has a mistake in it."""
     if name.text.lower() in state.broken:
         raise Unreadable(name.place, f"{name.text} has findings of its own: correct these first")
@@ -238,11 +241,12 @@ def _document(pipeline: Pipeline, file: str) -> StatementDocument:
 
 def _hash(
     source: Connected,
-    rows: Sequence[Row],
-    branches: Sequence[tuple[Branch | None, Row]],
+    rows: Sequence[PipelineRow],
+    branches: Sequence[tuple[Branch | None, PipelineRow]],
     policies: Policies,
 ) -> str:
-    tables: list[Table] = [getattr(one.sink, "definition", None) for one, _ in branches if one]  # type: ignore[misc]
+    defined = (getattr(one.sink, "definition", None) for one, _ in branches if one)
+    tables: list[PipelineTable] = [*defined]  # type: ignore[list-item]
     rules = (policies.limit.records, policies.max_rejected_percent, policies.rejects.way)
     said = (
         source.config_json,

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataflow_assets.languages.common.cursor import Cursor
-from dataflow_assets.languages.pipelines.reader.syntax import Call, Name, Node, Path, Value
+from dataflow_assets.languages.pipelines.reader.syntax import (
+    Node,
+    PipelineCall,
+    PipelineName,
+    PipelinePath,
+    Value,
+)
 
 _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _OPERATORS = ("+", "-", "*", "/", "%", "||", "=", "<", ">", "<=", ">=", "<>", "!=", ":>")
@@ -30,7 +36,7 @@ def _path(cursor: Cursor, given: Node) -> Node:
     while form == "JSON" and cursor.next.says(*_FORMS):
         form = _FORMS[cursor.take().text]
         keys.append(_key(cursor))
-    return Path(place, given, tuple(keys), form)  # type: ignore[arg-type]
+    return PipelinePath(place, given, tuple(keys), form)  # type: ignore[arg-type]
 
 
 def _key(cursor: Cursor) -> str | int:
@@ -60,7 +66,7 @@ def _operand(cursor: Cursor) -> Node:
         return Value(token.place, _CONSTANTS[cursor.take().text.upper()])
     if token.kind == "word" and cursor.ahead(1).says("("):
         name = cursor.take().text.upper()
-        return Call(token.place, name, _arguments(cursor))
+        return PipelineCall(token.place, name, _arguments(cursor))
     return read_column(cursor)
 
 
@@ -70,7 +76,7 @@ def _arguments(cursor: Cursor) -> tuple[Node, ...]:
     return cursor.list_of(read_expression)
 
 
-def read_column(cursor: Cursor) -> Name:
+def read_column(cursor: Cursor) -> PipelineName:
     """A column; the table in front of its name is left out."""
     found = read_name(cursor, "a column")
     while cursor.takes("."):
@@ -78,7 +84,7 @@ def read_column(cursor: Cursor) -> Name:
     return found
 
 
-def read_name(cursor: Cursor, what: str) -> Name:
+def read_name(cursor: Cursor, what: str) -> PipelineName:
     token = cursor.next
     cursor.name(what)
-    return Name(token.place, token.text, token.kind == "quoted")
+    return PipelineName(token.place, token.text, token.kind == "quoted")

@@ -19,7 +19,7 @@ from dataflow_assets.languages.pipelines.reader.syntax import (
     Json,
     Mapped,
     Noted,
-    Options,
+    PipelineOptions,
     Switch,
 )
 
@@ -48,7 +48,7 @@ def read_create(
     cursor.expect("LOAD")
     cursor.expect("DATA")
     _connector(cursor)
-    found = CreatePipeline(place, name, Options(), inferred, replaces, exists)
+    found = CreatePipeline(place, name, PipelineOptions(), inferred, replaces, exists)
     notes: list[Noted] = []
     while not cursor.at_end:
         found = _clause(cursor, found, notes)
@@ -101,7 +101,7 @@ def _skip_clause(cursor: Cursor) -> None:
     cursor.takes("OPTIMIZATION")
 
 
-def read_option(cursor: Cursor, found: Options, notes: list[Noted]) -> Options:
+def read_option(cursor: Cursor, found: PipelineOptions, notes: list[Noted]) -> PipelineOptions:
     """One of the options that CREATE and ALTER share."""
     token = cursor.next
     if cursor.takes("CONFIG"):
@@ -264,7 +264,7 @@ def read_alter(cursor: Cursor, word: Token) -> tuple[AlterPipeline, Sequence[Not
             "`dataflow run --from earliest`, or `--from latest`, once"
         )
     notes: list[Noted] = []
-    options = read_option(cursor, Options(), notes)
+    options = read_option(cursor, PipelineOptions(), notes)
     while not cursor.at_end:
         cursor.takes(",")
         options = read_option(cursor, options, notes)

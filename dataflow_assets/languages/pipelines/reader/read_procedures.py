@@ -7,11 +7,11 @@ from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression, read_name
 from dataflow_assets.languages.pipelines.reader.read_tables import plain_name, read_type
 from dataflow_assets.languages.pipelines.reader.syntax import (
-    Column,
     CreateProcedure,
-    Insert,
-    Name,
     Node,
+    PipelineColumnDefinition,
+    PipelineInsert,
+    PipelineName,
 )
 
 _CONTROL = {
@@ -68,7 +68,7 @@ def read_procedure(cursor: Cursor) -> CreateProcedure:
     cursor.expect("AS")
     _check_control(cursor)
     cursor.expect("BEGIN")
-    inserts: list[Insert] = []
+    inserts: list[PipelineInsert] = []
     while not cursor.sees("END"):
         inserts.append(_insert(cursor, batch))
         cursor.expect(";")
@@ -78,8 +78,8 @@ def read_procedure(cursor: Cursor) -> CreateProcedure:
     return CreateProcedure(place, name, batch, columns, tuple(inserts))
 
 
-def _parameter(cursor: Cursor) -> Column:
-    column = Column(read_name(cursor, "a column"), read_type(cursor))
+def _parameter(cursor: Cursor) -> PipelineColumnDefinition:
+    column = PipelineColumnDefinition(read_name(cursor, "a column"), read_type(cursor))
     if cursor.takes("NOT"):
         cursor.expect("NULL")
     cursor.takes("NULL")
@@ -92,7 +92,7 @@ def _check_control(cursor: Cursor) -> None:
         cursor.fail(f"{word} in a procedure is not supported ({_CONTROL[word]}): {ALLOWED}")
 
 
-def _insert(cursor: Cursor, batch: Name) -> Insert:
+def _insert(cursor: Cursor, batch: PipelineName) -> PipelineInsert:
     _check_control(cursor)
     place = cursor.expect("INSERT").place
     if cursor.next.says("IGNORE"):
@@ -111,10 +111,10 @@ def _insert(cursor: Cursor, batch: Name) -> Insert:
         cursor.fail(f"DISTINCT is not supported: {ALLOWED}, row by row")
     selected = cursor.items(_item)
     _source(cursor, batch)
-    return Insert(place, table, columns, selected, _update(cursor))
+    return PipelineInsert(place, table, columns, selected, _update(cursor))
 
 
-def _update(cursor: Cursor) -> tuple[Name, ...] | None:
+def _update(cursor: Cursor) -> tuple[PipelineName, ...] | None:
     """ON DUPLICATE KEY UPDATE c = VALUES(c), ..."""
     if not cursor.takes("ON"):
         return None
@@ -123,7 +123,7 @@ def _update(cursor: Cursor) -> tuple[Name, ...] | None:
     return cursor.items(_own_value)
 
 
-def _own_value(cursor: Cursor) -> Name:
+def _own_value(cursor: Cursor) -> PipelineName:
     column = read_name(cursor, "a column")
     cursor.expect("=")
     place = cursor.place
@@ -147,7 +147,7 @@ def _item(cursor: Cursor) -> Node:
     return found
 
 
-def _source(cursor: Cursor, batch: Name) -> None:
+def _source(cursor: Cursor, batch: PipelineName) -> None:
     cursor.expect("FROM")
     found = read_name(cursor, "the batch")
     if found.text.lower() != batch.text.lower():

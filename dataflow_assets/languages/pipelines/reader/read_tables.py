@@ -7,13 +7,13 @@ from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression, read_name
 from dataflow_assets.languages.pipelines.reader.syntax import (
     AddColumn,
-    Column,
     CreateIndex,
     CreateTable,
-    Name,
     Noted,
+    PipelineColumnDefinition,
+    PipelineName,
 )
-from dataflow_assets.languages.pipelines.rows.types import ALIASES, KINDS, Type
+from dataflow_assets.languages.pipelines.rows.types import ALIASES, KINDS, PipelineType
 
 _LAYOUT = ("SORT", "SHARD", "CLUSTERED")
 _KEYS = ("PRIMARY", "UNIQUE", "FOREIGN", "CONSTRAINT", "KEY", "INDEX", "FULLTEXT")
@@ -26,8 +26,8 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
     exists = cursor.takes("IF", "NOT", "EXISTS")
     name = plain_name(cursor, "a table")
     notes: list[Noted] = []
-    columns: list[Column] = []
-    key: tuple[Name, ...] = ()
+    columns: list[PipelineColumnDefinition] = []
+    key: tuple[PipelineName, ...] = ()
     cursor.expect("(")
     while True:
         if not key and cursor.takes("PRIMARY", "KEY"):
@@ -43,7 +43,7 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
     return CreateTable(place, name, tuple(columns), exists, key), tuple(notes)
 
 
-def _entry(cursor: Cursor, notes: list[Noted]) -> Column | None:
+def _entry(cursor: Cursor, notes: list[Noted]) -> PipelineColumnDefinition | None:
     token = cursor.next
     if token.kind == "word" and token.text.upper() in _LAYOUT:
         cursor.take()
@@ -68,7 +68,7 @@ def _skip_to_end_of_entry(cursor: Cursor) -> None:
         depth += {"(": 1, ")": -1}.get(cursor.take().text, 0)
 
 
-def read_column_definition(cursor: Cursor) -> Column:
+def read_column_definition(cursor: Cursor) -> PipelineColumnDefinition:
     """`name type ...`, or `name AS expression PERSISTED type`."""
     name = read_name(cursor, "a column")
     if cursor.takes("AS"):
@@ -76,9 +76,9 @@ def read_column_definition(cursor: Cursor) -> Column:
         if not cursor.takes("PERSISTED"):
             cursor.fail("expected PERSISTED and a type behind the expression of a computed column")
         kind = read_type(cursor)
-        return Column(name, kind, nullable=_attributes(cursor), computed=made)
+        return PipelineColumnDefinition(name, kind, nullable=_attributes(cursor), computed=made)
     kind = read_type(cursor)
-    return Column(name, kind, nullable=_attributes(cursor))
+    return PipelineColumnDefinition(name, kind, nullable=_attributes(cursor))
 
 
 def _attributes(cursor: Cursor) -> bool:
@@ -100,7 +100,7 @@ def _attributes(cursor: Cursor) -> bool:
     return nullable
 
 
-def read_type(cursor: Cursor) -> Type:
+def read_type(cursor: Cursor) -> PipelineType:
     """A type. Raises Unreadable for one that tables of pipelines cannot have."""
     token = cursor.next
     if token.kind != "word":
@@ -117,15 +117,17 @@ def read_type(cursor: Cursor) -> Type:
     return _type_of_size(cursor, name, size)
 
 
-def _type_of_size(cursor: Cursor, name: str, size: tuple[int, ...]) -> Type:
+def _type_of_size(cursor: Cursor, name: str, size: tuple[int, ...]) -> PipelineType:
     if KINDS[name] == "text":
-        return Type(name, size[0] if size and name != "TEXT" else 1 if name == "CHAR" else None)
+        return PipelineType(
+            name, size[0] if size and name != "TEXT" else 1 if name == "CHAR" else None
+        )
     if KINDS[name] == "decimal":
         length, scale = (*size, 10, 0)[:2] if len(size) != 1 else (size[0], 0)
         if not 0 < length <= _MOST_DIGITS or scale > length:
             cursor.fail(f"DECIMAL has 1 to {_MOST_DIGITS} digits, and no more behind the point")
-        return Type(name, length, scale)
-    return Type(name)
+        return PipelineType(name, length, scale)
+    return PipelineType(name)
 
 
 def read_alter_table(cursor: Cursor) -> AddColumn:
@@ -149,7 +151,7 @@ def read_index(cursor: Cursor) -> CreateIndex:
     return CreateIndex(place, name, table, columns)
 
 
-def plain_name(cursor: Cursor, what: str) -> Name:
+def plain_name(cursor: Cursor, what: str) -> PipelineName:
     """A name; the database in front of it is not the target's, and so a finding."""
     found = read_name(cursor, what)
     if cursor.sees("."):

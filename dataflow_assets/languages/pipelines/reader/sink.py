@@ -14,8 +14,8 @@ from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.pipelines.clickhouse.sink import PipelineClickhouseSink
 from dataflow_assets.languages.pipelines.iceberg.sink import PipelineIcebergSink
 from dataflow_assets.languages.pipelines.postgresql.sink import PipelinePostgresqlSink
-from dataflow_assets.languages.pipelines.rows.table import Table
-from dataflow_assets.languages.pipelines.targets import Target
+from dataflow_assets.languages.pipelines.rows.table import PipelineTable
+from dataflow_assets.languages.pipelines.targets import PipelineTarget
 
 _SINKS: Mapping[str, type[Sink]] = {
     "postgresql": PipelinePostgresqlSink,
@@ -32,7 +32,7 @@ _OWN = ("upsertMode", "rawMode", "autoCreateTable", "columns", "deleteMode", "en
 
 
 def sink(
-    target: Target, name: str, table: Table, told: Mapping[str, str], notes: Notes
+    target: PipelineTarget, name: str, table: PipelineTable, told: Mapping[str, str], notes: Notes
 ) -> Sink | None:
     """The sink; None where `notes` has got the reason.
 
@@ -65,14 +65,14 @@ def sink(
     return made
 
 
-def _document(target: Target, name: str) -> Document:
+def _document(target: PipelineTarget, name: str) -> Document:
     """With the table in the sink's options."""
     value = _with_table(target.document.value, target.base, _table(target, name))
     places: dict[Path, Place] = dict(target.document.places)
     return Document(target.document.file, value, places)
 
 
-def _table(target: Target, name: str) -> str:
+def _table(target: PipelineTarget, name: str) -> str:
     mark = "`" if target.system == "clickhouse" else '"'
     if target.system == "iceberg":
         return name

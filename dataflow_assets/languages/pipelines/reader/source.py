@@ -25,7 +25,7 @@ from dataflow_assets.languages.common.tokens import Place
 from dataflow_assets.languages.pipelines.kinesis.source import PipelineKinesisSource
 from dataflow_assets.languages.pipelines.reader.connect_source import connect_source
 from dataflow_assets.languages.pipelines.reader.options import CLASSES, KEYS, MASK, PLUGINS, SPOOL
-from dataflow_assets.languages.pipelines.reader.syntax import Json, Options
+from dataflow_assets.languages.pipelines.reader.syntax import Json, PipelineOptions
 from dataflow_assets.languages.pipelines.rows.rows import Envelope
 from dataflow_assets.secrets import is_secret
 
@@ -58,7 +58,7 @@ class Connected:
     """CONFIG and CREDENTIALS as people may see them."""
 
 
-def connect(file: str, begin: Place, options: Options, notes: Notes) -> Connected | None:
+def connect(file: str, begin: Place, options: PipelineOptions, notes: Notes) -> Connected | None:
     """The source; None where `notes` has got the reason."""
     document = _document(file, begin, options)
     values: Mapping[str, str] = document.value
@@ -110,7 +110,7 @@ def _open(value: str) -> str:
     return _LOGIN.sub(f"://{MASK}@", named)
 
 
-def _document(file: str, begin: Place, options: Options) -> Document:
+def _document(file: str, begin: Place, options: PipelineOptions) -> Document:
     """CREDENTIALS over CONFIG, each key in its own place."""
     values: dict[str, str] = {}
     places: dict[tuple[str | int, ...], Lines] = {(): lines(begin)}
@@ -167,7 +167,7 @@ def _settings(document: Document, notes: Notes) -> dict[str, Any]:
     return given
 
 
-def _seconds(options: Options) -> int:
+def _seconds(options: PipelineOptions) -> int:
     millis = options.batch_interval or 0
     return max(_LEAST_SECONDS, -(-millis // 1000))
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dataflow_assets.languages.common.tokens import Place
-from dataflow_assets.languages.pipelines.rows.types import Type
+from dataflow_assets.languages.pipelines.rows.types import PipelineType
 
 
 @dataclass(frozen=True)
-class Name:
+class PipelineName:
     """A column, as it is written."""
 
     place: Place
@@ -28,7 +28,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Call:
+class PipelineCall:
     """A function of arguments; `name` in capitals."""
 
     place: Place
@@ -37,7 +37,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Path:
+class PipelinePath:
     """`given::a::$b`: the operators and keys behind a value."""
 
     place: Place
@@ -46,15 +46,15 @@ class Path:
     form: Literal["JSON", "STRING", "DOUBLE"]
 
 
-Node = Name | Value | Call | Path
+Node = PipelineName | Value | PipelineCall | PipelinePath
 
 
 @dataclass(frozen=True)
-class Column:
+class PipelineColumnDefinition:
     """A column of CREATE TABLE or ALTER TABLE."""
 
-    name: Name
-    type: Type
+    name: PipelineName
+    type: PipelineType
     nullable: bool = True
     computed: Node | None = None
 
@@ -90,10 +90,10 @@ class CreateTable:
     """CREATE TABLE."""
 
     place: Place
-    name: Name
-    columns: tuple[Column, ...]
+    name: PipelineName
+    columns: tuple[PipelineColumnDefinition, ...]
     if_not_exists: bool = False
-    key: tuple[Name, ...] = ()
+    key: tuple[PipelineName, ...] = ()
     """PRIMARY KEY."""
 
 
@@ -102,8 +102,8 @@ class AddColumn:
     """ALTER TABLE ... ADD COLUMN."""
 
     place: Place
-    table: Name
-    column: Column
+    table: PipelineName
+    column: PipelineColumnDefinition
 
 
 @dataclass(frozen=True)
@@ -111,20 +111,20 @@ class CreateIndex:
     """CREATE INDEX."""
 
     place: Place
-    name: Name
-    table: Name
-    columns: tuple[Name, ...]
+    name: PipelineName
+    table: PipelineName
+    columns: tuple[PipelineName, ...]
 
 
 @dataclass(frozen=True)
-class Insert:
+class PipelineInsert:
     """INSERT INTO table (columns) SELECT nodes FROM the batch."""
 
     place: Place
-    table: Name
-    columns: tuple[Name, ...]
+    table: PipelineName
+    columns: tuple[PipelineName, ...]
     selected: tuple[Node, ...]
-    updated: tuple[Name, ...] | None = None
+    updated: tuple[PipelineName, ...] | None = None
     """The columns of ON DUPLICATE KEY UPDATE, each of its own new value; None without it."""
 
 
@@ -133,10 +133,10 @@ class CreateProcedure:
     """A procedure whose body is INSERTs alone."""
 
     place: Place
-    name: Name
-    batch: Name
-    columns: tuple[Column, ...]
-    inserts: tuple[Insert, ...]
+    name: PipelineName
+    batch: PipelineName
+    columns: tuple[PipelineColumnDefinition, ...]
+    inserts: tuple[PipelineInsert, ...]
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ class Json:
 class Mapped:
     """`column <- path` of FORMAT."""
 
-    column: Name
+    column: PipelineName
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Options:
+class PipelineOptions:
     """What CREATE PIPELINE and ALTER PIPELINE SET may say; None where nothing is said."""
 
     config: Json | None = None
@@ -172,13 +172,13 @@ class CreatePipeline:
     """CREATE PIPELINE."""
 
     place: Place
-    name: Name
-    options: Options
+    name: PipelineName
+    options: PipelineOptions
     inferred: bool = False
     replaces: bool = False
     if_not_exists: bool = False
-    table: Name | None = None
-    procedure: Name | None = None
+    table: PipelineName | None = None
+    procedure: PipelineName | None = None
     mapped: tuple[Mapped, ...] = ()
     skips_errors: bool = False
 
@@ -188,8 +188,8 @@ class AlterPipeline:
     """ALTER PIPELINE ... SET."""
 
     place: Place
-    name: Name
-    options: Options
+    name: PipelineName
+    options: PipelineOptions
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Switch:
     """START and STOP; without a name all pipelines that are declared above."""
 
     place: Place
-    name: Name | None
+    name: PipelineName | None
     on: bool
     lenient: bool = False
     """IF NOT RUNNING, IF RUNNING."""
@@ -208,7 +208,7 @@ class DropPipeline:
     """DROP PIPELINE."""
 
     place: Place
-    name: Name
+    name: PipelineName
     if_exists: bool = False
 
 

@@ -10,16 +10,23 @@ from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.pipelines.reader import syntax
 from dataflow_assets.languages.pipelines.reader.bind import Scope, bound
 from dataflow_assets.languages.pipelines.reader.declare import DeclaredTable
-from dataflow_assets.languages.pipelines.rows.expressions import Column as Reference
 from dataflow_assets.languages.pipelines.rows.expressions import (
-    Constant,
     Expression,
     Extract,
     Form,
+    PipelineConstant,
     is_json,
 )
-from dataflow_assets.languages.pipelines.rows.rows import Output, Row
-from dataflow_assets.languages.pipelines.rows.table import STATIC, Column, Index, Table
+from dataflow_assets.languages.pipelines.rows.expressions import (
+    PipelineColumnReference as Reference,
+)
+from dataflow_assets.languages.pipelines.rows.rows import PipelineOutput, PipelineRow
+from dataflow_assets.languages.pipelines.rows.table import (
+    STATIC,
+    Index,
+    PipelineColumn,
+    PipelineTable,
+)
 from dataflow_assets.languages.pipelines.rows.types import TEXT
 
 _MOMENTS = ("date", "datetime")
@@ -28,7 +35,7 @@ BATCH: Scope = {one.name: Reference(one.name, one.type.kind == "json") for one i
 
 
 @dataclass(frozen=True)
-class Names:
+class PipelineNames:
     """How a target spells the names of a file."""
 
     folds: bool
@@ -39,7 +46,7 @@ class Names:
         return name.lower() if self.folds else name
 
 
-def table_of(declared: DeclaredTable, names: Names) -> Table:
+def table_of(declared: DeclaredTable, names: PipelineNames) -> PipelineTable:
     """The table for its sink. Raises Unreadable."""
     plain: Scope = {
         one.name.text.lower(): Reference(names.of(one.name.text), one.type.kind == "json")
@@ -56,13 +63,15 @@ def table_of(declared: DeclaredTable, names: Names) -> Table:
         Index(names.of(one.name.text), tuple(names.of(name.text) for name in one.columns))
         for one in declared.indexes
     )
-    return Table(columns, indexes, key)
+    return PipelineTable(columns, indexes, key)
 
 
-def _column(column: syntax.Column, names: Names, plain: Scope) -> Column:
+def _column(
+    column: syntax.PipelineColumnDefinition, names: PipelineNames, plain: Scope
+) -> PipelineColumn:
     name = names.of(column.name.text)
     if column.computed is None:
-        return Column(name, column.type, column.nullable)
+        return PipelineColumn(name, column.type, column.nullable)
     made = bound(column.computed, plain)
     if column.type.kind in _MOMENTS:
         message = f"a computed column of {column.type} is not supported: compute a VARCHAR"
@@ -71,12 +80,12 @@ def _column(column: syntax.Column, names: Names, plain: Scope) -> Column:
         message = "a computed column of JSON must be made by :: or JSON_EXTRACT_JSON"
         raise Unreadable(column.name.place, message)
     kind = TEXT if column.type.kind == "text" else column.type
-    return Column(name, kind, computed=made)
+    return PipelineColumn(name, kind, computed=made)
 
 
 def mapped_row(
-    mapped: Sequence[syntax.Mapped], declared: DeclaredTable, table: Table, place: Place
-) -> Row:
+    mapped: Sequence[syntax.Mapped], declared: DeclaredTable, table: PipelineTable, place: Place
+) -> PipelineRow:
     """The row of FORMAT AVRO (column <- path, ...); without it columns go by their names."""
     if table.key:
         message = f"{declared.name} has a PRIMARY KEY: fill it by a procedure, with INSERT ... ON "
@@ -90,11 +99,11 @@ def mapped_row(
         if not outputs:
             message = f"{declared.name} has none of the columns topic, id and record: say which "
             raise Unreadable(place, f"{message}columns are filled, by FORMAT AVRO (c <- path, ...)")
-        return Row(_complete(outputs, table))
-    return Row(_complete([_map(one, table) for one in mapped], table))
+        return PipelineRow(_complete(outputs, table))
+    return PipelineRow(_complete([_map(one, table) for one in mapped], table))
 
 
-def _map(one: syntax.Mapped, table: Table) -> Output:
+def _map(one: syntax.Mapped, table: PipelineTable) -> PipelineOutput:
     column = _insertable_column(one.column, table)
     first, *rest = one.path
     if first.lower() not in BATCH:
@@ -107,7 +116,9 @@ def _map(one: syntax.Mapped, table: Table) -> Output:
     return _output(column, found)
 
 
-def inserted_row(insert: syntax.Insert, batch: Scope, declared: DeclaredTable, table: Table) -> Row:
+def inserted_row(
+    insert: syntax.PipelineInsert, batch: Scope, declared: DeclaredTable, table: PipelineTable
+) -> PipelineRow:
     """The row of INSERT INTO ... SELECT. Raises Unreadable."""
     wanted = (
         [_insertable_column(one, table) for one in insert.columns]
@@ -125,11 +136,14 @@ def inserted_row(insert: syntax.Insert, batch: Scope, declared: DeclaredTable, t
         for column, node in zip(wanted, insert.selected, strict=True)
     ]
     _check_key(insert, [one.name for one in outputs], declared, table)
-    return Row(_complete(outputs, table))
+    return PipelineRow(_complete(outputs, table))
 
 
 def _check_key(
-    insert: syntax.Insert, filled: Sequence[str], declared: DeclaredTable, table: Table
+    insert: syntax.PipelineInsert,
+    filled: Sequence[str],
+    declared: DeclaredTable,
+    table: PipelineTable,
 ) -> None:
     """With a key each row is a whole one, which replaces that of the same key."""
     updated = insert.updated
@@ -149,7 +163,9 @@ def _check_key(
         raise Unreadable(insert.place, f"{message} where it replaces another one")
 
 
-def batch_scope(columns: Sequence[syntax.Column], mapped: Sequence[syntax.Mapped]) -> Scope:
+def batch_scope(
+    columns: Sequence[syntax.PipelineColumnDefinition], mapped: Sequence[syntax.Mapped]
+) -> Scope:
     """The columns of a procedure's batch: by FORMAT, else in the order of topic, id, record."""
     found: dict[str, Reference] = {}
     paths = {one.column.text.lower(): one for one in mapped}
@@ -171,7 +187,7 @@ def batch_scope(columns: Sequence[syntax.Column], mapped: Sequence[syntax.Mapped
     return found
 
 
-def _insertable_column(name: syntax.Name, table: Table) -> Column:
+def _insertable_column(name: syntax.PipelineName, table: PipelineTable) -> PipelineColumn:
     column = table.find(name.text)
     known = [one.name for one in table.insertable_columns]
     if column is None:
@@ -181,20 +197,23 @@ def _insertable_column(name: syntax.Name, table: Table) -> Column:
     return column
 
 
-def _output(column: Column, expression: Expression) -> Output:
-    return Output(column.name, column.type, expression, column.nullable)
+def _output(column: PipelineColumn, expression: Expression) -> PipelineOutput:
+    return PipelineOutput(column.name, column.type, expression, column.nullable)
 
 
-def _complete(outputs: Sequence[Output], table: Table) -> tuple[Output, ...]:
+def _complete(
+    outputs: Sequence[PipelineOutput], table: PipelineTable
+) -> tuple[PipelineOutput, ...]:
     """With null for each column that is not filled."""
-    filled: Mapping[str, Output] = {one.name: one for one in outputs}
+    filled: Mapping[str, PipelineOutput] = {one.name: one for one in outputs}
     return tuple(
-        filled.get(one.name) or _output(one, Constant(None)) for one in table.insertable_columns
+        filled.get(one.name) or _output(one, PipelineConstant(None))
+        for one in table.insertable_columns
     )
 
 
-def computed_outputs(table: Table) -> Iterator[Output]:
+def computed_outputs(table: PipelineTable) -> Iterator[PipelineOutput]:
     """For a target that computes nothing itself."""
     for one in table.computed_columns:
         if one.computed is not None:
-            yield Output(one.name, one.type, one.computed)
+            yield PipelineOutput(one.name, one.type, one.computed)

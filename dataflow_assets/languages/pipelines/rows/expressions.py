@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.pipelines.rows.types import Type, as_text, fit, number, whole
+from dataflow_assets.languages.pipelines.rows.types import PipelineType, as_text, fit, number, whole
 from dataflow_assets.records.record import NotJson, encode, parse, value_at
 
 Form = Literal["STRING", "DOUBLE", "BIGINT", "JSON"]
@@ -21,7 +21,7 @@ Evaluate = Callable[[Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True)
-class Column:
+class PipelineColumnReference:
     """A column of the row."""
 
     name: str
@@ -29,7 +29,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Constant:
+class PipelineConstant:
     """A value that is written out."""
 
     value: str | int | Decimal | bool | None
@@ -54,11 +54,11 @@ class FromBase64:
     given: Expression
 
 
-Expression = Column | Constant | Extract | FromBase64
+Expression = PipelineColumnReference | PipelineConstant | Extract | FromBase64
 
 
 def columns(expression: Expression) -> Iterator[str]:
-    if isinstance(expression, Column):
+    if isinstance(expression, PipelineColumnReference):
         yield expression.name
     elif isinstance(expression, Extract | FromBase64):
         yield from columns(expression.given)
@@ -66,17 +66,17 @@ def columns(expression: Expression) -> Iterator[str]:
 
 def is_json(expression: Expression) -> bool:
     """Returns whether its values are JSON, and not text or numbers."""
-    if isinstance(expression, Column):
+    if isinstance(expression, PipelineColumnReference):
         return expression.is_json
     return isinstance(expression, Extract) and expression.form == "JSON"
 
 
 def compile_expression(expression: Expression) -> Evaluate:
     """Its value for a row, which has JSON columns as values and not as text."""
-    if isinstance(expression, Column):
+    if isinstance(expression, PipelineColumnReference):
         name = expression.name
         return lambda row: row.get(name)
-    if isinstance(expression, Constant):
+    if isinstance(expression, PipelineConstant):
         value = expression.value
         return lambda _: value
     given = compile_expression(expression.given)
@@ -93,7 +93,7 @@ def compile_expression(expression: Expression) -> Evaluate:
     return extract
 
 
-def convert(expression: Expression, kind: Type) -> Evaluate:
+def convert(expression: Expression, kind: PipelineType) -> Evaluate:
     """Its value as a column of a type takes it.
 
     What is returned raises ValueError for a value that does not fit.

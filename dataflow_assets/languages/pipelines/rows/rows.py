@@ -16,17 +16,17 @@ from dataflow_assets.languages.pipelines.rows.expressions import (
     columns,
     convert,
 )
-from dataflow_assets.languages.pipelines.rows.types import Type
+from dataflow_assets.languages.pipelines.rows.types import PipelineType
 from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 
 @dataclass(frozen=True)
-class Output:
+class PipelineOutput:
     """A column of the target, and what it is made from."""
 
     name: str
-    type: Type
+    type: PipelineType
     expression: Expression
     nullable: bool = True
 
@@ -43,12 +43,12 @@ class Envelope:
 
 
 @dataclass(frozen=True)
-class Row:
+class PipelineRow:
     """A row of one target for each record; `route`: which target, None for the first one."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[PipelineOutput, ...]
     """Of what is delivered: `topic`, `id` and `record`."""
-    computed: tuple[Output, ...] = ()
+    computed: tuple[PipelineOutput, ...] = ()
     """Of the other columns of the row, where the target does not compute them itself."""
     route: str | None = None
 
@@ -60,7 +60,7 @@ class PipelineRows(Step):
     examples: ClassVar[tuple[Example, ...]] = ()
     envelope: InstanceOf[Envelope] | None = None
     """None: messages are objects with `topic`, `id` and `record` already."""
-    rows: tuple[InstanceOf[Row], ...]
+    rows: tuple[InstanceOf[PipelineRow], ...]
 
     @override
     def compile(self, context: Context) -> Apply:
@@ -83,7 +83,7 @@ class PipelineRows(Step):
 class _Maker:
     """Compiled once for each task."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: PipelineRow) -> None:
         self.route = row.route
         self._outputs = [(one, convert(one.expression, one.type)) for one in row.outputs]
         self._computed = [(one, convert(one.expression, one.type)) for one in row.computed]
@@ -104,7 +104,7 @@ def _deliver(envelope: Envelope | None, body: Any) -> dict[str, Any]:
     return {"topic": envelope.topic, "id": key, "record": body}
 
 
-def _value(output: Output, make: Evaluate, row: Mapping[str, Any]) -> Any:
+def _value(output: PipelineOutput, make: Evaluate, row: Mapping[str, Any]) -> Any:
     try:
         found = make(row)
     except ValueError as error:

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.pipelines.rows.expressions import Expression
-from dataflow_assets.languages.pipelines.rows.types import JSON, TEXT, Type
+from dataflow_assets.languages.pipelines.rows.types import JSON, TEXT, PipelineType
 
 
 @dataclass(frozen=True)
-class Column:
+class PipelineColumn:
     """One column; `computed`: its value follows from other columns of the row."""
 
     name: str
-    type: Type
+    type: PipelineType
     nullable: bool = True
     computed: Expression | None = None
 
@@ -38,32 +38,32 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Table:
+class PipelineTable:
     """Columns in their order, and indexes."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[PipelineColumn, ...]
     indexes: tuple[Index, ...] = ()
     key: tuple[str, ...] = ()
     """By which rows replace each other; empty where they are appended."""
 
     @property
-    def insertable_columns(self) -> tuple[Column, ...]:
+    def insertable_columns(self) -> tuple[PipelineColumn, ...]:
         """The columns that rows bring with them."""
         return tuple(one for one in self.columns if one.computed is None)
 
     @property
-    def computed_columns(self) -> tuple[Column, ...]:
+    def computed_columns(self) -> tuple[PipelineColumn, ...]:
         """The columns that are computed from others."""
         return tuple(one for one in self.columns if one.computed is not None)
 
-    def find(self, name: str) -> Column | None:
+    def find(self, name: str) -> PipelineColumn | None:
         """A column by its name, in any case."""
         return next((one for one in self.columns if one.name.lower() == name.lower()), None)
 
 
 STATIC = (
-    Column("topic", TEXT, nullable=False),
-    Column("id", JSON, nullable=False),
-    Column("record", JSON, nullable=False),
+    PipelineColumn("topic", TEXT, nullable=False),
+    PipelineColumn("id", JSON, nullable=False),
+    PipelineColumn("record", JSON, nullable=False),
 )
 """The columns of a table that an inferred pipeline makes."""

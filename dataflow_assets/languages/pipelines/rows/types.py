@@ -46,7 +46,7 @@ ALIASES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Type:
+class PipelineType:
     """One type; `length` of texts and decimals, `scale` of decimals."""
 
     name: str
@@ -67,22 +67,22 @@ class Type:
         return f"{self.name}({self.length})" if self.length is not None else self.name
 
 
-TEXT, JSON = Type("TEXT"), Type("JSON")
+TEXT, JSON = PipelineType("TEXT"), PipelineType("JSON")
 
 
-def fit(value: Any, kind: Type) -> Any:
+def fit(value: Any, kind: PipelineType) -> Any:
     """A value as one of a type; null stays null. Raises ValueError that does not quote it."""
     return None if value is None else _FIT[kind.kind](value, kind)
 
 
-def _text(value: Any, kind: Type) -> str:
+def _text(value: Any, kind: PipelineType) -> str:
     text = as_text(value)
     if kind.length is not None and len(text) > kind.length:
         raise ValueError(f"a text of {len(text)} characters is too long for {kind}")
     return text
 
 
-def _json(value: Any, kind: Type) -> Any:  # noqa: ARG001 - one signature
+def _json(value: Any, kind: PipelineType) -> Any:  # noqa: ARG001 - one signature
     return value
 
 
@@ -105,14 +105,14 @@ def whole(value: Decimal) -> int | None:
     return found if -BIGGEST - 1 <= found <= BIGGEST else None
 
 
-def _numeric(value: Any, kind: Type) -> Decimal:
+def _numeric(value: Any, kind: PipelineType) -> Decimal:
     found = number(value)
     if found is None:
         raise ValueError(f"{_describe(value)} is not a number, as {kind} needs one")
     return found
 
 
-def _integer(value: Any, kind: Type) -> int:
+def _integer(value: Any, kind: PipelineType) -> int:
     found = whole(_numeric(value, kind))
     half = 1 << (kind.bits - 1)
     if found is None or not -half <= found < half:
@@ -120,14 +120,14 @@ def _integer(value: Any, kind: Type) -> int:
     return found
 
 
-def _double(value: Any, kind: Type) -> Decimal:
+def _double(value: Any, kind: PipelineType) -> Decimal:
     found = _numeric(value, kind)
     if abs(found) >= _MOST:
         raise ValueError(f"a number is beyond the range of {kind}")
     return found
 
 
-def _decimal(value: Any, kind: Type) -> Decimal:
+def _decimal(value: Any, kind: PipelineType) -> Decimal:
     found, places = _numeric(value, kind), (kind.length or 0) - kind.scale
     if found.adjusted() < places or not found:
         rounded = found.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _DIGITS)
@@ -136,13 +136,13 @@ def _decimal(value: Any, kind: Type) -> Decimal:
     raise ValueError(f"a number is beyond the range of {kind}")
 
 
-def _bool(value: Any, kind: Type) -> bool:
+def _bool(value: Any, kind: PipelineType) -> bool:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     return bool(_numeric(value, kind))
 
 
-def _moment(value: Any, kind: Type) -> str:
+def _moment(value: Any, kind: PipelineType) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{_describe(value)} is not the text of a {kind}")  # noqa: TRY004
     return value
@@ -160,7 +160,7 @@ def _describe(value: Any) -> str:
     )
 
 
-_FIT: Mapping[Kind, Callable[[Any, Type], Any]] = {
+_FIT: Mapping[Kind, Callable[[Any, PipelineType], Any]] = {
     "text": _text,
     "json": _json,
     "bool": _bool,

@@ -10,13 +10,13 @@ from typing_extensions import override
 
 from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate
 from dataflow_assets.languages.sql.engine.changes import Ints
-from dataflow_assets.languages.sql.engine.kept import Kept, sums
+from dataflow_assets.languages.sql.engine.kept import FlinkKept, sums
 from dataflow_assets.languages.sql.engine.numbers import wrap_around
 from dataflow_assets.languages.sql.engine.sums import ExactSum, FloatSum
 from dataflow_assets.languages.sql.engine.values import pack, unpack, value_of
 
 
-def accumulator(call: Aggregate, *, retracts: bool) -> Kept:
+def accumulator(call: Aggregate, *, retracts: bool) -> FlinkKept:
     """Returns how an aggregate is kept; `retracts`: rows may go as well as come."""
     if call.name == "COUNT":
         return Count()
@@ -29,7 +29,7 @@ def accumulator(call: Aggregate, *, retracts: bool) -> Kept:
     return ExactSum(call)
 
 
-class Count(Kept):
+class Count(FlinkKept):
     """Rows."""
 
     def empty(self) -> list[Any]:
@@ -47,7 +47,7 @@ class Count(Kept):
         return wrap_around("BIGINT", kept[0])
 
 
-class Extreme(Kept):
+class Extreme(FlinkKept):
     """MIN and MAX where rows only come."""
 
     def __init__(self, call: Aggregate) -> None:
@@ -70,7 +70,7 @@ class Extreme(Kept):
         return None if kept[0] is None else self._value(kept[0])
 
 
-class Extremes(Kept):
+class Extremes(FlinkKept):
     """MIN and MAX where rows come and go: how many rows have each value."""
 
     def __init__(self, call: Aggregate) -> None:
@@ -108,7 +108,7 @@ class Extremes(Kept):
         return self._value(kept[0][0 if self._least else -1][0])
 
 
-class Only(Kept):
+class Only(FlinkKept):
     """The row of a group that has one; while it has several, as one key may, always the same."""
 
     def __init__(self, call: Aggregate) -> None:

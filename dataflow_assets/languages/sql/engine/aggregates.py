@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow_assets.languages.sql.engine.expressions import Expression
-from dataflow_assets.languages.sql.engine.types import BIGINT, MOST_DIGITS, Type
+from dataflow_assets.languages.sql.engine.types import BIGINT, MOST_DIGITS, FlinkType
 
 ONLY = "ONLY"
 """In place of a name: the one row that a group has. No query can write it."""
@@ -18,7 +18,7 @@ class Aggregate:
     """One aggregate of a SELECT."""
 
     name: str
-    type: Type
+    type: FlinkType
     argument: Expression | None = None
     """None: COUNT(*)."""
     distinct: bool = False
@@ -26,9 +26,9 @@ class Aggregate:
     """Of FILTER (WHERE ...)."""
 
     @property
-    def argument_type(self) -> Type:
+    def argument_type(self) -> FlinkType:
         """The type of what is aggregated; where rows are counted a boolean, which is true."""
-        return Type("BOOLEAN") if self.argument is None or self.counts else self.argument.type
+        return FlinkType("BOOLEAN") if self.argument is None or self.counts else self.argument.type
 
     @property
     def counts(self) -> bool:
@@ -70,7 +70,7 @@ AGGREGATES: Mapping[str, Usage] = {
 }
 
 
-def result_of(name: str, given: Type) -> Type:
+def result_of(name: str, given: FlinkType) -> FlinkType:
     """The type of a result. Raises ValueError where the function does not take the argument."""
     if name == "COUNT":
         return BIGINT
@@ -83,4 +83,4 @@ def result_of(name: str, given: Type) -> Type:
     if given.kind != "DECIMAL":
         return given
     scale = max(6, given.scale) if name == "AVG" else given.scale
-    return Type("DECIMAL", MOST_DIGITS, scale)
+    return FlinkType("DECIMAL", MOST_DIGITS, scale)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.sql.engine.columns import Columns, spread_out
+from dataflow_assets.languages.sql.engine.columns import FlinkColumns, spread_out
 from dataflow_assets.languages.sql.engine.expressions import looked_at
 from dataflow_assets.languages.sql.engine.function import Environment, Row
-from dataflow_assets.languages.sql.engine.input import Input, Messages, Source
+from dataflow_assets.languages.sql.engine.input import FlinkMessages, Input, Source
 from dataflow_assets.languages.sql.engine.stages import Intake
-from dataflow_assets.languages.sql.engine.united import Rows, TableRows
+from dataflow_assets.languages.sql.engine.united import FlinkRows, TableRows
 from dataflow_assets.languages.sql.engine.values import Codec, pack
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.records.record import Record
@@ -57,7 +57,7 @@ class PrimaryKey:
             raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
         return self._codec.pack(values)
 
-    def together(self, rows: Columns) -> list[bytes]:
+    def together(self, rows: FlinkColumns) -> list[bytes]:
         """Of many rows. Raises ValueError where a column of one is null."""
         columns = [rows.values[at] for at in self._places]
         if any(None in one for one in columns):
@@ -74,7 +74,7 @@ class Arrivals:
         used = looked_at(first.expressions, first.shared)
         used = primary | table.cells_for(used)
         self._input = Input(source, environment.local, used)
-        self._rows = Rows(table, environment)
+        self._rows = FlinkRows(table, environment)
         self._intake = Intake(first, environment)
         self._key = PrimaryKey(view) if view.changelog else None
         self._kept = view.keep
@@ -90,7 +90,7 @@ class Arrivals:
         seen = (self._intake(one) for one in self._rows(row))
         return Arrived(key, [pack(one) for one in seen if one is not None], gone)
 
-    def together(self, given: Messages) -> ArrivedTogether:
+    def together(self, given: FlinkMessages) -> ArrivedTogether:
         """The same of many messages.
 
         Raises an error of any kind where one of the messages is to be looked at by itself.

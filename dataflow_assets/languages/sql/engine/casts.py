@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.engine.texts import (
     parsed_moment,
     parsed_time,
 )
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Cast = Callable[[Any], Any]
 """A value that is not null -> a value, or null where a decimal overflows. Raises ValueError."""
@@ -25,7 +25,7 @@ _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 
 
-def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+def cast(given: FlinkType, wanted: FlinkType, zone: ZoneInfo) -> Cast | None:
     """Returns what casts; None where Flink does not cast such values either.
 
     `zone`: `table.local-time-zone`, between TIMESTAMP and TIMESTAMP_LTZ.
@@ -47,7 +47,7 @@ def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     return _same(given, wanted)
 
 
-def _to_bytes(given: Type, wanted: Type) -> Cast | None:
+def _to_bytes(given: FlinkType, wanted: FlinkType) -> Cast | None:
     """Longer ones are cut; BINARY is filled with zeros."""
     most, least = wanted.length, wanted.length if wanted.fixed else 0
     if given.text:
@@ -57,11 +57,11 @@ def _to_bytes(given: Type, wanted: Type) -> Cast | None:
     return lambda value: value[:most].ljust(least, b"\0")
 
 
-def _same(given: Type, wanted: Type) -> Cast | None:
+def _same(given: FlinkType, wanted: FlinkType) -> Cast | None:
     return (lambda value: value) if given.kind == wanted.kind else None
 
 
-def _to_number(given: Type, wanted: Type) -> Cast | None:
+def _to_number(given: FlinkType, wanted: FlinkType) -> Cast | None:
     if given.text:
         return number_reader(wanted)
     make = numbers(wanted)
@@ -74,12 +74,12 @@ def _to_number(given: Type, wanted: Type) -> Cast | None:
     return wrapper(wanted.kind) if wanted.integer and given.integer else make
 
 
-def _to_boolean(given: Type) -> Cast | None:
+def _to_boolean(given: FlinkType) -> Cast | None:
     if given.text:
         return _truth
     if given.integer:
         return lambda value: value != 0
-    return _same(given, Type("BOOLEAN"))
+    return _same(given, FlinkType("BOOLEAN"))
 
 
 def _truth(text: str) -> bool:
@@ -89,7 +89,7 @@ def _truth(text: str) -> bool:
     return word in _TRUE
 
 
-def _to_text(given: Type, wanted: Type, zone: ZoneInfo) -> Cast:
+def _to_text(given: FlinkType, wanted: FlinkType, zone: ZoneInfo) -> Cast:
     """CHAR and VARCHAR keep their length: longer texts are cut, shorter CHARs are filled."""
     if given.text and (wanted.kind == "VARCHAR" and wanted.length >= given.length):
         return lambda value: value
@@ -102,7 +102,7 @@ def _to_text(given: Type, wanted: Type, zone: ZoneInfo) -> Cast:
     return make
 
 
-def _to_time(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+def _to_time(given: FlinkType, wanted: FlinkType, zone: ZoneInfo) -> Cast | None:
     cut = cutter(wanted)
     if given.text:
         return _time_of_text(wanted, zone)
@@ -115,7 +115,7 @@ def _to_time(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     return lambda value: cut(make(local(value, zone), zone))
 
 
-def _time_of_text(wanted: Type, zone: ZoneInfo) -> Cast:
+def _time_of_text(wanted: FlinkType, zone: ZoneInfo) -> Cast:
     cut = cutter(wanted)
     if wanted.kind == "DATE":
         return lambda text: parsed_date(text.strip())
@@ -151,7 +151,7 @@ _OF_LOCAL: Mapping[str, Callable[[datetime, ZoneInfo], Any]] = {
 }
 
 
-def cutter(wanted: Type) -> Callable[[Any], Any]:
+def cutter(wanted: FlinkType) -> Callable[[Any], Any]:
     """Cuts fractions of a second to the digits of a type."""
     if wanted.kind == "DATE" or wanted.length >= 6:
         return lambda value: value
@@ -164,7 +164,7 @@ def cutter(wanted: Type) -> Callable[[Any], Any]:
     return cut
 
 
-def _cast_nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+def _cast_nested(given: FlinkType, wanted: FlinkType, zone: ZoneInfo) -> Cast | None:
     if given.kind != wanted.kind or len(given.items) != len(wanted.items):
         return None
     casts = [cast(a, b, zone) for a, b in zip(given.items, wanted.items, strict=True)]

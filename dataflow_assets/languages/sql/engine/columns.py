@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from dataflow_assets.languages.sql.engine.expressions import Column, Expression
+from dataflow_assets.languages.sql.engine.expressions import Expression, FlinkColumn
 from dataflow_assets.languages.sql.engine.function import Evaluate
 
 
 @dataclass(frozen=True)
-class Columns:
+class FlinkColumns:
     """Rows by their columns, in the order of the table; each is as long as there are rows."""
 
     count: int
@@ -29,7 +29,7 @@ class Columns:
             expression: None where `evaluate` is made of several.
             evaluate: computes the value of one row.
         """
-        if isinstance(expression, Column):
+        if isinstance(expression, FlinkColumn):
             return self.values[expression.at]
         return list(map(evaluate, self.rows))
 

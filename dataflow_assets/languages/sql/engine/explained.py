@@ -8,34 +8,34 @@ from datetime import date, datetime, time
 from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate
 from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout
 from dataflow_assets.languages.sql.engine.expressions import (
-    Call,
     CastTo,
-    Column,
-    Constant,
     Expression,
-    Member,
+    FlinkCall,
+    FlinkColumn,
+    FlinkConstant,
+    FlinkMember,
     Shared,
 )
-from dataflow_assets.languages.sql.engine.plan import Cell, Output, Plan
+from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput, FlinkPlan
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.types import MILLIS, MONTHS
 from dataflow_assets.languages.sql.engine.united import TableRows
 from dataflow_assets.languages.sql.engine.unnest import Unnest, item_names
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.engine.windows import Windows
+from dataflow_assets.languages.sql.engine.windows import FlinkWindows
 
 _BETWEEN = frozenset(["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "AND", "OR"])
 _LONGEST = 60
 """Signs of a column's text, above which it has a name."""
 
 
-def explain(made: Plan | ViewPlan) -> str:
+def explain(made: FlinkPlan | ViewPlan) -> str:
     """The lines, from the records to the rows of the target."""
     return "\n".join(_lines(made))
 
 
-def _lines(made: Plan | ViewPlan) -> Iterator[str]:
+def _lines(made: FlinkPlan | ViewPlan) -> Iterator[str]:
     if isinstance(made, ViewPlan) and made.united:
         names = yield from _union(made.united)
         yield from _forget(made)
@@ -43,7 +43,7 @@ def _lines(made: Plan | ViewPlan) -> Iterator[str]:
         return
     names = [one.name for one in made.cells]
     yield f"read     {', '.join(map(_cell, made.cells))}"
-    if isinstance(made, Plan):
+    if isinstance(made, FlinkPlan):
         if isinstance(made.value, ChangeLayout):
             yield "         each record is a change, which is passed on by key; no state"
         elif made.changelog:
@@ -97,7 +97,7 @@ def _cell(cell: Cell) -> str:
     return f"{cell.name} (metadata {cell.metadata})" if cell.place == "metadata" else cell.name
 
 
-def _window(windows: Windows, names: Sequence[str]) -> str:
+def _window(windows: FlinkWindows, names: Sequence[str]) -> str:
     steps = "" if windows.kind == "TUMBLE" else f", each {_seconds(windows.step)}"
     watermark = "the clock" if windows.of_clock else text(windows.watermark, names)
     return (
@@ -125,7 +125,7 @@ def _short(text: str, name: str) -> str:
     return text if len(text) <= _LONGEST else name
 
 
-def _stage(number: int, stage: Stage, names: Sequence[str]) -> Iterator[str]:
+def _stage(number: int, stage: FlinkStage, names: Sequence[str]) -> Iterator[str]:
     yield from _parts(stage.shared, names)
     if stage.where is not None:
         yield f"where    {text(stage.where, names)}"
@@ -151,7 +151,7 @@ def _order(stage: Ranking, at: int, names: Sequence[str]) -> str:
     return text(argument, names) + (" DESC" if order.descending else "")
 
 
-def _names(stage: Stage, names: Sequence[str]) -> Iterator[str]:
+def _names(stage: FlinkStage, names: Sequence[str]) -> Iterator[str]:
     """The columns of what a stage passes on."""
     yield from (text(one, names) for one in stage.keys)
     yield from (_call(one, names) for one in stage.calls)
@@ -170,7 +170,7 @@ def _call(call: Aggregate, names: Sequence[str]) -> str:
 
 
 def _write(
-    outputs: Sequence[Output],
+    outputs: Sequence[FlinkOutput],
     shared: Sequence[Expression],
     names: Sequence[str],
     condition: Expression | None,
@@ -197,13 +197,13 @@ def text(expression: Expression, names: Sequence[str]) -> str:
         expression: over rows.
         names: of their columns.
     """
-    if isinstance(expression, Constant):
+    if isinstance(expression, FlinkConstant):
         return _constant(expression)
-    if isinstance(expression, Column):
+    if isinstance(expression, FlinkColumn):
         return names[expression.at]
     if isinstance(expression, Shared):
         return f"#{expression.at}"
-    if isinstance(expression, Member):
+    if isinstance(expression, FlinkMember):
         kind = expression.given.type
         return f"{text(expression.given, names)}.{kind.names[expression.at]}"
     if isinstance(expression, CastTo):
@@ -212,14 +212,14 @@ def text(expression: Expression, names: Sequence[str]) -> str:
     return _function(expression, names)
 
 
-def _function(call: Call, names: Sequence[str]) -> str:
+def _function(call: FlinkCall, names: Sequence[str]) -> str:
     given = [text(one, names) for one in call.arguments]
     if call.name in _BETWEEN and len(given) > 1:
         return f"({f' {call.name} '.join(given)})"
     return f"{call.name}({', '.join(given)})"
 
 
-def _constant(constant: Constant) -> str:
+def _constant(constant: FlinkConstant) -> str:
     value = constant.value
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()

@@ -15,34 +15,34 @@ from dataflow_assets.languages.sql.engine.casts import cast
 from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
 from dataflow_assets.languages.sql.engine.functions import FUNCTIONS
 from dataflow_assets.languages.sql.engine.functions.times import presents
-from dataflow_assets.languages.sql.engine.types import BOOLEAN, Type
+from dataflow_assets.languages.sql.engine.types import BOOLEAN, FlinkType
 
 _UNFOLDED = 1000  # parts of a condition
 _LARGEST = 1000  # types inside one type: rows of rows would double it at each level
 
 
 @dataclass(frozen=True)
-class Constant:
+class FlinkConstant:
     """A value of the text."""
 
-    type: Type
+    type: FlinkType
     value: Any
 
 
 @dataclass(frozen=True)
-class Column:
+class FlinkColumn:
     """The value of a row at a place."""
 
-    type: Type
+    type: FlinkType
     at: int
     name: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Call:
+class FlinkCall:
     """A function and its arguments."""
 
-    type: Type
+    type: FlinkType
     name: str
     arguments: tuple[Expression, ...]
 
@@ -51,17 +51,17 @@ class Call:
 class CastTo:
     """CAST, or TRY_CAST."""
 
-    type: Type
+    type: FlinkType
     given: Expression
     tries: bool = False
     """What cannot be cast becomes null."""
 
 
 @dataclass(frozen=True)
-class Member:
+class FlinkMember:
     """A field of a row inside a row."""
 
-    type: Type
+    type: FlinkType
     given: Expression
     at: int
 
@@ -70,22 +70,22 @@ class Member:
 class Shared:
     """What is computed once for a row, by its number."""
 
-    type: Type
+    type: FlinkType
     at: int
 
 
-Expression = Constant | Column | Call | CastTo | Member | Shared
+Expression = FlinkConstant | FlinkColumn | FlinkCall | CastTo | FlinkMember | Shared
 
 
-def call(name: str, arguments: Sequence[Expression], environment: Environment) -> Call:
+def call(name: str, arguments: Sequence[Expression], environment: Environment) -> FlinkCall:
     """A call with its type. Raises ValueError where the function does not take the arguments."""
     resolved = FUNCTIONS[name].resolve([one.type for one in arguments], environment)
     if resolved.type.size > _LARGEST:
         raise ValueError(f"the result is made of more than {_LARGEST} types")
-    return Call(resolved.type, name, tuple(arguments))
+    return FlinkCall(resolved.type, name, tuple(arguments))
 
 
-def cast_to(given: Expression, wanted: Type, *, tries: bool = False) -> Expression:
+def cast_to(given: Expression, wanted: FlinkType, *, tries: bool = False) -> Expression:
     """A cast, where one is needed. Raises ValueError where Flink casts no such values."""
     if given.type == wanted:
         return given
@@ -95,9 +95,9 @@ def cast_to(given: Expression, wanted: Type, *, tries: bool = False) -> Expressi
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    if isinstance(expression, Call):
+    if isinstance(expression, FlinkCall):
         return expression.arguments
-    return (expression.given,) if isinstance(expression, CastTo | Member) else ()
+    return (expression.given,) if isinstance(expression, CastTo | FlinkMember) else ()
 
 
 def parts(
@@ -127,7 +127,7 @@ def looked_at(
     expressions: Iterable[Expression], shared: Sequence[Expression] = ()
 ) -> frozenset[int]:
     """The places of a row that expressions look at; `shared`: what they may need."""
-    return frozenset(one.at for one in parts(expressions, shared) if isinstance(one, Column))
+    return frozenset(one.at for one in parts(expressions, shared) if isinstance(one, FlinkColumn))
 
 
 def over_others(
@@ -149,11 +149,11 @@ def _over_others(
     columns: Mapping[int, Expression],
     made: Callable[[Expression], Expression],
 ) -> Expression:
-    if isinstance(one, Column):
+    if isinstance(one, FlinkColumn):
         return columns[one.at]
-    if isinstance(one, Call):
+    if isinstance(one, FlinkCall):
         return replace(one, arguments=tuple(map(made, one.arguments)))
-    return replace(one, given=made(one.given)) if isinstance(one, CastTo | Member) else one
+    return replace(one, given=made(one.given)) if isinstance(one, CastTo | FlinkMember) else one
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
@@ -171,7 +171,7 @@ def _unfold(condition: Expression | None, *, once: bool) -> list[Expression]:
     waiting = [] if condition is None else [condition]
     while waiting and (once or len(found) <= _UNFOLDED):
         one = waiting.pop()
-        if not isinstance(one, Call) or one.name != "AND":
+        if not isinstance(one, FlinkCall) or one.name != "AND":
             found.append(one)
         elif not once or id(one) not in seen:
             seen.add(id(one))
@@ -183,12 +183,12 @@ def conjunction(conditions: Sequence[Expression]) -> Expression | None:
     """All of them in one; None where there is none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
-    return Call(BOOLEAN, "AND", tuple(conditions))
+    return FlinkCall(BOOLEAN, "AND", tuple(conditions))
 
 
 def lasting(expression: Expression) -> bool:
     """Returns whether it has the same value for the same row at all times."""
-    calls = (one for one in parts((expression,)) if isinstance(one, Call))
+    calls = (one for one in parts((expression,)) if isinstance(one, FlinkCall))
     return not any(presents(one.name, len(one.arguments)) for one in calls)
 
 
@@ -218,17 +218,17 @@ def _once(inner: Evaluate) -> Evaluate:
 def compile_expression(
     expression: Expression, environment: Environment, shared: Sequence[Evaluate] = ()
 ) -> Evaluate:
-    if isinstance(expression, Constant):
+    if isinstance(expression, FlinkConstant):
         value = expression.value
         return lambda _: value
-    if isinstance(expression, Column):
+    if isinstance(expression, FlinkColumn):
         return operator.itemgetter(expression.at)
     if isinstance(expression, Shared):
         return shared[expression.at]
     inner = [compile_expression(one, environment, shared) for one in operands(expression)]
     if isinstance(expression, CastTo):
         return _cast(expression, inner[0], environment)
-    if isinstance(expression, Member):
+    if isinstance(expression, FlinkMember):
         return _of_one(operator.itemgetter(expression.at), inner[0])
     return _call(expression, inner, environment)
 
@@ -252,7 +252,7 @@ def _cast(expression: CastTo, inner: Evaluate, environment: Environment) -> Eval
     return evaluate
 
 
-def _call(expression: Call, inner: Sequence[Evaluate], environment: Environment) -> Evaluate:
+def _call(expression: FlinkCall, inner: Sequence[Evaluate], environment: Environment) -> Evaluate:
     types = [one.type for one in expression.arguments]
     resolved = FUNCTIONS[expression.name].resolve(types, environment)
     run = resolved.call
@@ -262,7 +262,7 @@ def _call(expression: Call, inner: Sequence[Evaluate], environment: Environment)
     if resolved.nulls:
         return lambda row: run(*[one(row) for one in inner])
     last = expression.arguments[-1] if expression.arguments else None
-    if len(inner) == 2 and isinstance(last, Constant) and last.value is not None:
+    if len(inner) == 2 and isinstance(last, FlinkConstant) and last.value is not None:
         return _with_constant(run, inner[0], last.value)
     return _strict(run, inner)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Row = Sequence[Any]
 Evaluate = Callable[[Row], Any]
@@ -34,7 +34,7 @@ class Environment:
 class Resolved:
     """A function for arguments of given types."""
 
-    type: Type
+    type: FlinkType
     call: Callable[..., Any]
     """From values, none of them null, to a value; with `whole` from evaluations to another."""
     nulls: bool = False
@@ -42,7 +42,7 @@ class Resolved:
     whole: bool = False
 
 
-Resolve = Callable[[Sequence[Type], Environment], Resolved]
+Resolve = Callable[[Sequence[FlinkType], Environment], Resolved]
 """Raises ValueError with a sentence where the arguments do not fit."""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.expressions import program
 from dataflow_assets.languages.sql.engine.function import Environment, Row
-from dataflow_assets.languages.sql.engine.merging import Finish, Groups, Merging, WindowGroups
+from dataflow_assets.languages.sql.engine.merging import Finish, FlinkGroups, Merging, WindowGroups
 from dataflow_assets.languages.sql.engine.no_value import holds
 from dataflow_assets.languages.sql.engine.query_rows import Outputs
 from dataflow_assets.languages.sql.engine.ranking import Ranking, Ranks
-from dataflow_assets.languages.sql.engine.stages import Intake, Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage, Intake
 from dataflow_assets.languages.sql.engine.values import Codec, pack
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.records.record import encode, parse
@@ -24,7 +24,7 @@ def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:
         finish = _passed_on(view.stages[number + 1], environment)
     if isinstance(stage, Ranking):
         return Ranks(stage, _refusing(finish))
-    return (Groups if stage.window is None else WindowGroups)(stage, _refusing(finish))
+    return (FlinkGroups if stage.window is None else WindowGroups)(stage, _refusing(finish))
 
 
 def _refusing(finish: Finish) -> Finish:
@@ -42,7 +42,7 @@ def _refusing(finish: Finish) -> Finish:
     return refuse
 
 
-def _passed_on(following: Stage, environment: Environment) -> Finish:
+def _passed_on(following: FlinkStage, environment: Environment) -> Finish:
     intake = Intake(following, environment)
 
     def finish(row: Row) -> bytes | None:

@@ -8,12 +8,12 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.sql.engine.bytes.envelopes import Changes
-from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout
+from dataflow_assets.languages.sql.engine.bytes.envelopes import FlinkChanges
+from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, FlinkLayout
 from dataflow_assets.languages.sql.engine.bytes.messages import SKIPPED_KEY
-from dataflow_assets.languages.sql.engine.bytes.read import Reader
+from dataflow_assets.languages.sql.engine.bytes.read import FlinkReader
 from dataflow_assets.languages.sql.engine.bytes.read_columns import ColumnsReader
-from dataflow_assets.languages.sql.engine.columns import Columns, take_places
+from dataflow_assets.languages.sql.engine.columns import FlinkColumns, take_places
 from dataflow_assets.languages.sql.engine.function import Row
 from dataflow_assets.languages.sql.engine.metadata import in_envelope, reader
 from dataflow_assets.languages.sql.engine.plan import KEY, Cell
@@ -28,8 +28,8 @@ Keys = Sequence[Sequence[Any]] | None
 class Source:
     """What the records of a table are."""
 
-    value: Layout
-    key: Layout | None
+    value: FlinkLayout
+    key: FlinkLayout | None
     cells: tuple[Cell, ...]
     changelog: bool
     """A message replaces the one of the same key, and a null one deletes it; but for messages that
@@ -37,7 +37,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Messages:
+class FlinkMessages:
     """Many messages of a table."""
 
     bodies: Sequence[bytes | None]
@@ -51,10 +51,10 @@ class Messages:
 class Together:
     """The rows of many messages."""
 
-    rows: Columns
+    rows: FlinkColumns
     places: Sequence[int]
     """Of the rows among the changes, ascending."""
-    gone: Columns
+    gone: FlinkColumns
     """Rows that were deleted: only the columns of the key need have values."""
     gone_places: Sequence[int]
     owners: Sequence[int]
@@ -72,15 +72,15 @@ class Input:
     def __init__(self, source: Source, zone: ZoneInfo, used: frozenset[int] | None = None) -> None:
         """`used`: the columns of the row that somebody looks at, all by default."""
         value = source.value
-        self._changes = Changes(value) if isinstance(value, ChangeLayout) else None
+        self._changes = FlinkChanges(value) if isinstance(value, ChangeLayout) else None
         self._upserts = source.changelog and self._changes is None
         self._raw = value.kind == "raw"
         self._takes_arrays = value.kind == "json" and not source.changelog
         cells = source.cells if used is None else [source.cells[at] for at in used]
         self._reads_envelope = any(in_envelope(one.metadata) for one in cells)
         in_value = frozenset(one.at for one in cells if one.place == "value")
-        self._value = Reader(source.value, in_value)
-        self._key = Reader(source.key) if source.key is not None else None
+        self._value = FlinkReader(source.value, in_value)
+        self._key = FlinkReader(source.key) if source.key is not None else None
         self._values_of = ColumnsReader(source.value, in_value)
         self._keys_of = None if source.key is None else ColumnsReader(source.key)
         self._cells = _Cells(source, self._value, self._values_of, zone)
@@ -120,7 +120,7 @@ class Input:
             return record
         return Record(body, {**record.metadata, **self._changes.metadata(body)}, record.route)
 
-    def together(self, given: Messages) -> Together:
+    def together(self, given: FlinkMessages) -> Together:
         """The rows of many messages at once, as they come of each of them.
 
         Raises an error of any kind where a message is rejected, or skipped for its bytes: messages
@@ -143,7 +143,7 @@ class Input:
 
     def _change(
         self,
-        changes: Changes,
+        changes: FlinkChanges,
         messages: Sequence[tuple[int, Any]],
         keys: Keys,
         metadata: Sequence[Mapping[str, Any]],
@@ -172,7 +172,7 @@ class Input:
         bodies: Sequence[Any] | None,
         keys: Keys,
         metadata: Sequence[Mapping[str, Any]],
-    ) -> Columns:
+    ) -> FlinkColumns:
         key = keys and [take_places(one, places) for one in keys]
         return self._cells.columns(bodies, key, take_places(metadata, places), len(places))
 
@@ -206,7 +206,7 @@ class _Cells:
     """The row of a record: its columns in the order of the table."""
 
     def __init__(
-        self, source: Source, value: Reader, values_of: ColumnsReader, zone: ZoneInfo
+        self, source: Source, value: FlinkReader, values_of: ColumnsReader, zone: ZoneInfo
     ) -> None:
         self._value, self._values_of = value, values_of
         cells = list(enumerate(source.cells))
@@ -249,7 +249,7 @@ class _Cells:
         key: Sequence[Sequence[Any]] | None,
         metadata: Sequence[Mapping[str, Any]],
         count: int,
-    ) -> Columns:
+    ) -> FlinkColumns:
         """The same of so many records; `bodies`: None of records without values."""
         found: list[Sequence[Any]] = [[None] * count] * self._width
         values = None if bodies is None else self._values_of(bodies)
@@ -265,4 +265,4 @@ class _Cells:
             found[n] = key[at]
         for n, read in self._metadata:
             found[n] = list(map(read, metadata))
-        return Columns(count, found)
+        return FlinkColumns(count, found)

@@ -14,7 +14,7 @@ import numpy as np
 from dataflow_assets.languages.sql.engine.changes import Ints
 
 
-class Kept(ABC):
+class FlinkKept(ABC):
     """How one aggregate is kept."""
 
     @abstractmethod

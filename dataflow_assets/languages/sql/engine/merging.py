@@ -39,8 +39,8 @@ from dataflow_assets.languages.sql.engine.changes import (
     without_zeros,
 )
 from dataflow_assets.languages.sql.engine.function import Row
-from dataflow_assets.languages.sql.engine.kept import Kept
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.kept import FlinkKept
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.values import (
     Codec,
     pack,
@@ -72,7 +72,7 @@ def sign(before: Sequence[bytes], now: Sequence[bytes]) -> Signed:
 
 
 @dataclass(frozen=True)
-class Merged:
+class FlinkMerged:
     """What became of keys that have changed."""
 
     puts: pa.Table
@@ -81,7 +81,7 @@ class Merged:
     """Of `rows`: what comes of it, for the first stage."""
 
 
-def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> Merged:
+def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> FlinkMerged:
     """The latest row of each key in place of the one before.
 
     Args:
@@ -97,10 +97,10 @@ def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> Merged:
     if several:
         gone, come = (list(chain.from_iterable(unpack_all(one))) for one in (gone, come))
     puts = pa.table([arrived["k"].filter(changed), now.filter(changed)], schema=KEPT)
-    return Merged(puts, sign(gone, come))
+    return FlinkMerged(puts, sign(gone, come))
 
 
-def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Table, pa.Table]:
+def merge_distinct(stage: FlinkStage, old: pa.Table, given: pa.Table) -> tuple[pa.Table, pa.Table]:
     """How many rows have each value; a value that has come or gone is a change of its group.
 
     Returns:
@@ -114,7 +114,7 @@ def merge_distinct(stage: Stage, old: pa.Table, given: pa.Table) -> tuple[pa.Tab
     return _recount(keys, before, now), groups
 
 
-def merge_counted(old: pa.Table, given: pa.Table) -> Merged:
+def merge_counted(old: pa.Table, given: pa.Table) -> FlinkMerged:
     """Returns how many rows there are of each kind; one that goes before it comes is waited for.
 
     Without a key the changes of a row may be in several partitions, and read in any order.
@@ -123,7 +123,7 @@ def merge_counted(old: pa.Table, given: pa.Table) -> Merged:
     now = before + more
     times = np.maximum(0, now) - np.maximum(0, before)
     rows = keys.filter(pa.array(times != 0)).to_pylist()
-    return Merged(_recount(keys, before, now), Signed(rows, times[times != 0]))
+    return FlinkMerged(_recount(keys, before, now), Signed(rows, times[times != 0]))
 
 
 def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Ints]:
@@ -139,7 +139,7 @@ def _recount(keys: pa.ChunkedArray, before: Ints, now: Ints) -> pa.Table:
     return pa.table([keys.filter(pa.array(now != before)), pa.array(values, BINARY)], schema=KEPT)
 
 
-def _of_groups(stage: Stage, keys: Sequence[bytes], signs: Ints) -> pa.Table:
+def _of_groups(stage: FlinkStage, keys: Sequence[bytes], signs: Ints) -> pa.Table:
     """Values that have come or gone as changes of their groups."""
     groups, numbers, values = unpack_columns([key[stage.front :] for key in keys], 3)
     counts = [one.name == "COUNT" for one in stage.calls]
@@ -169,7 +169,7 @@ class MergedGroups:
 class Merging(ABC):
     """The keys of a stage, what is kept of each, and what its rows become."""
 
-    stage: Stage
+    stage: FlinkStage
     finish: Finish
 
     @cached_property
@@ -202,11 +202,11 @@ class Merging(ABC):
 
 
 @dataclass(frozen=True)
-class Groups(Merging):
+class FlinkGroups(Merging):
     """The groups of a stage, and what their rows become."""
 
     @cached_property
-    def _accumulators(self) -> list[Kept]:
+    def _accumulators(self) -> list[FlinkKept]:
         return aggregates(self.stage)
 
     @override
@@ -257,7 +257,7 @@ class Groups(Merging):
 
 
 @dataclass(frozen=True)
-class WindowGroups(Groups):
+class WindowGroups(FlinkGroups):
     """Groups that are passed on once, when their window is final."""
 
     def final(self, ended: Mapping[bytes, bytes]) -> MergedGroups:
@@ -281,7 +281,7 @@ class WindowGroups(Groups):
         return None
 
 
-def aggregates(stage: Stage) -> list[Kept]:
+def aggregates(stage: FlinkStage) -> list[FlinkKept]:
     """Returns how the aggregates of a stage are kept."""
     return [accumulator(one, retracts=stage.retracts) for one in stage.calls]
 

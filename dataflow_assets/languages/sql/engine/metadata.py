@@ -17,24 +17,24 @@ from dataflow_assets.languages.sql.engine.types import (
     INT,
     STRING,
     TIMESTAMP_LTZ,
-    Type,
+    FlinkType,
 )
 
 Read = Callable[[Mapping[str, Any]], Any]
 """From a record's metadata to the value of a column."""
 TIMESTAMP, HEADERS, HEADER_LIST = "timestamp", "headers", "header-list"
-_HEADER = Type("ROW", items=(STRING, BYTES), names=("key", "value"))
-METADATA: Mapping[str, Type] = {
+_HEADER = FlinkType("ROW", items=(STRING, BYTES), names=("key", "value"))
+METADATA: Mapping[str, FlinkType] = {
     "topic": STRING,
     "partition": INT,
     "offset": BIGINT,
     TIMESTAMP: TIMESTAMP_LTZ,
-    HEADERS: Type("MAP", items=(STRING, BYTES)),
-    HEADER_LIST: Type("ARRAY", items=(_HEADER,)),
+    HEADERS: FlinkType("MAP", items=(STRING, BYTES)),
+    HEADER_LIST: FlinkType("ARRAY", items=(_HEADER,)),
 }
 """By the key of METADATA what its values are."""
-_NAMES = Type("ARRAY", items=(STRING,))
-OF_CHANGES: Mapping[str, Mapping[str, Type]] = {
+_NAMES = FlinkType("ARRAY", items=(STRING,))
+OF_CHANGES: Mapping[str, Mapping[str, FlinkType]] = {
     "debezium": {
         "value.schema": STRING,
         "value.ingestion-timestamp": TIMESTAMP_LTZ,
@@ -42,12 +42,12 @@ OF_CHANGES: Mapping[str, Mapping[str, Type]] = {
         "value.source.database": STRING,
         "value.source.schema": STRING,
         "value.source.table": STRING,
-        "value.source.properties": Type("MAP", items=(STRING, STRING)),
+        "value.source.properties": FlinkType("MAP", items=(STRING, STRING)),
     },
     "canal": {
         "value.database": STRING,
         "value.table": STRING,
-        "value.sql-type": Type("MAP", items=(STRING, INT)),
+        "value.sql-type": FlinkType("MAP", items=(STRING, INT)),
         "value.pk-names": _NAMES,
         "value.ingestion-timestamp": TIMESTAMP_LTZ,
         "value.event-timestamp": TIMESTAMP_LTZ,
@@ -78,7 +78,7 @@ def metadata_of_key(key: str) -> frozenset[str]:
     return frozenset({HEADERS, HEADER_LIST} if key in (HEADERS, HEADER_LIST) else {key})
 
 
-def reader(key: str, wanted: Type, zone: ZoneInfo) -> Read:
+def reader(key: str, wanted: FlinkType, zone: ZoneInfo) -> Read:
     """Returns what reads a column of METADATA, cast to its declared type."""
     read = _READS.get(key) or _plain(key)
     if wanted == _ALL[key]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
-from dataflow_assets.languages.sql.engine.types import BITS, Type
+from dataflow_assets.languages.sql.engine.types import BITS, FlinkType
 
 _WHOLE = re.compile(r"([+-]?(?:[0-9]+|(?=\.[0-9])))(?:\.[0-9]*)?")
 _HEX = re.compile(
@@ -38,7 +38,7 @@ def wrapper(kind: str) -> Callable[[int], int]:
     return lambda value: value if least <= value <= most else wrap_around(kind, value)
 
 
-def rounder(wanted: Type) -> Callable[[Decimal], Decimal | None]:
+def rounder(wanted: FlinkType) -> Callable[[Decimal], Decimal | None]:
     """What gives decimals the digits of a type; null where they have more before the point."""
     unit, most = Decimal(1).scaleb(-wanted.scale), Decimal(1).scaleb(wanted.length - wanted.scale)
 
@@ -65,7 +65,7 @@ def single(value: float) -> float:
     return found
 
 
-def number_reader(wanted: Type) -> Callable[[Any], Any]:
+def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:
     """As Java reads them, with blanks around; of a whole number a fraction is cut.
 
     They raise ValueError for what is not a number, and for a number that does not fit.
@@ -98,13 +98,13 @@ def _beside_digits(text: str) -> float:
         return math.copysign(math.inf, -1 if text.startswith("-") else 1)
 
 
-def _fitting(value: Any, wanted: Type) -> Any:
+def _fitting(value: Any, wanted: FlinkType) -> Any:
     if value is None:
         raise ValueError(f"the number does not fit into {wanted}")
     return value
 
 
-def _in_bounds(value: Decimal, wanted: Type) -> Decimal:
+def _in_bounds(value: Decimal, wanted: FlinkType) -> Decimal:
     if wanted.integer:
         least, most = bounds(wanted.kind)
         if not least - 1 < value < most + 1:
@@ -112,7 +112,7 @@ def _in_bounds(value: Decimal, wanted: Type) -> Decimal:
     return value
 
 
-def numbers(wanted: Type) -> Callable[[Any], Any]:
+def numbers(wanted: FlinkType) -> Callable[[Any], Any]:
     if wanted.kind == "DECIMAL":
         return _decimals(wanted)
     if wanted.kind == "DOUBLE":
@@ -123,7 +123,7 @@ def numbers(wanted: Type) -> Callable[[Any], Any]:
     return lambda value: _clamp(value, kind) if isinstance(value, float) else wrap(int(value))
 
 
-def _decimals(wanted: Type) -> Callable[[Any], Any]:
+def _decimals(wanted: FlinkType) -> Callable[[Any], Any]:
     cut = rounder(wanted)
 
     def make(value: Any) -> Decimal | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout, Times
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout, Times
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns
 from dataflow_assets.languages.sql.engine.metadata import metadata_of_key
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.unnest import Unnest, made_of
 
 KEY = "key"
@@ -27,7 +27,7 @@ class Cell:
     key_at: int | None = None
     """Of a column that is in both: where it is in the key."""
     metadata: str = ""
-    type: Type | None = None
+    type: FlinkType | None = None
     """Of metadata, as the column is declared."""
 
     @property
@@ -43,7 +43,7 @@ def metadata_of(cells: Iterable[Cell], *, key: bool) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Output:
+class FlinkOutput:
     """A column of the target."""
 
     name: str
@@ -56,13 +56,13 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FlinkPlan:
     """What one INSERT does with each message. Made when a file is loaded."""
 
-    value: Layout
-    key: Layout | None
+    value: FlinkLayout
+    key: FlinkLayout | None
     cells: tuple[Cell, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[FlinkOutput, ...]
     where: Expression | None = None
     key_where: Expression | None = None
     """The part of `where` that says the same of each state of a row, whenever it is asked: it looks

@@ -11,7 +11,7 @@ from pydantic import InstanceOf
 from typing_extensions import override
 
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.plan import Plan, metadata_of
+from dataflow_assets.languages.sql.engine.plan import FlinkPlan, metadata_of
 from dataflow_assets.languages.sql.engine.query_rows import QueryRows
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
@@ -21,7 +21,7 @@ class SqlQuery(Step):
 
     type: ClassVar[str] = "query"
     examples: ClassVar[tuple[Example, ...]] = ()
-    plan: InstanceOf[Plan]
+    plan: InstanceOf[FlinkPlan]
     text: str = ""
     """The INSERT as it is written, for people."""
 

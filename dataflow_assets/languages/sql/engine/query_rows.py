@@ -13,19 +13,19 @@ from dataflow_assets.languages.sql.engine.function import Environment, Evaluate,
 from dataflow_assets.languages.sql.engine.input import Input, Source
 from dataflow_assets.languages.sql.engine.metadata import writer as metadata_writer
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
-from dataflow_assets.languages.sql.engine.plan import Output, Plan
-from dataflow_assets.languages.sql.engine.unnest import Unnested
+from dataflow_assets.languages.sql.engine.plan import FlinkOutput, FlinkPlan
+from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested
 from dataflow_assets.records.record import Record
 
 
 class QueryRows:
     """A record in, the row of the target out; compiled once for each task."""
 
-    def __init__(self, plan: Plan, environment: Environment) -> None:
+    def __init__(self, plan: FlinkPlan, environment: Environment) -> None:
         self._plan = plan
         source = Source(plan.value, plan.key, plan.cells, plan.changelog)
         self._input = Input(source, environment.local)
-        self._unnested = Unnested(plan.unnests, environment) if plan.unnests else None
+        self._unnested = FlinkUnnested(plan.unnests, environment) if plan.unnests else None
         compiled = program(plan.shared, environment)
         self._where = compiled(plan.where) if plan.where is not None else None
         self._key_where = compiled(plan.key_where) if plan.key_where is not None else None
@@ -89,7 +89,7 @@ class Outputs:
 
     def __init__(
         self,
-        outputs: Sequence[Output],
+        outputs: Sequence[FlinkOutput],
         compiled: Callable[[Expression], Evaluate],
         times: Times,
         *,
@@ -119,7 +119,7 @@ class Outputs:
             raise RejectedRecord("step", f"{name}: {error}") from None
         return body
 
-    def _refuse_null(self, output: Output) -> None:
+    def _refuse_null(self, output: FlinkOutput) -> None:
         if not self._drops:
             raise RejectedRecord(
                 "step",
@@ -128,7 +128,7 @@ class Outputs:
             )
 
 
-def _writer(output: Output, times: Times) -> Write | None:
+def _writer(output: FlinkOutput, times: Times) -> Write | None:
     if output.metadata:
         return metadata_writer(output.metadata)
     return writer(output.expression.type, times)

@@ -17,8 +17,8 @@ from typing_extensions import override
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.expressions import Expression
 from dataflow_assets.languages.sql.engine.merging import MergedGroups, Merging, Signed
-from dataflow_assets.languages.sql.engine.stages import Stage
-from dataflow_assets.languages.sql.engine.types import BIGINT, Type
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import BIGINT, FlinkType
 from dataflow_assets.languages.sql.engine.values import Codec, pack, unpack, unpack_all
 
 NUMBERED = "ROW_NUMBER"
@@ -28,7 +28,7 @@ Counted = tuple[list[Any], int]
 
 
 @dataclass(frozen=True)
-class Order:
+class FlinkOrder:
     """One column of ORDER BY, by its place in the columns of the rows."""
 
     at: int
@@ -42,20 +42,20 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Ranking(Stage):
+class Ranking(FlinkStage):
     """Rows of each key of PARTITION BY, numbered in an order.
 
     Its calls are the columns of the rows. The columns of what it passes on are its keys, these
     columns, and the number.
     """
 
-    order: tuple[Order, ...] = ()
+    order: tuple[FlinkOrder, ...] = ()
     most: int = 0
     """The last number that is of use; 0: not known yet."""
 
     @property
     @override
-    def types(self) -> tuple[Type, ...]:
+    def types(self) -> tuple[FlinkType, ...]:
         return (*super().types, BIGINT)
 
     @property

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dataflow_assets.languages.sql.engine.expressions import (
-    Call,
     CastTo,
-    Column,
-    Constant,
     Expression,
-    Member,
+    FlinkCall,
+    FlinkColumn,
+    FlinkConstant,
+    FlinkMember,
     Shared,
     operands,
 )
@@ -51,11 +51,11 @@ class _Parts:
 
 def _key(expression: Expression, inner: tuple[int, ...]) -> object:
     own: object = None
-    if isinstance(expression, Constant):
+    if isinstance(expression, FlinkConstant):
         own = repr(expression.value)
-    elif isinstance(expression, Column | Member):
+    elif isinstance(expression, FlinkColumn | FlinkMember):
         own = expression.at
-    elif isinstance(expression, Call):
+    elif isinstance(expression, FlinkCall):
         own = expression.name
     elif isinstance(expression, CastTo):
         own = expression.tries
@@ -96,6 +96,6 @@ def share(
 
 
 def _over(part: Expression, inner: list[Expression]) -> Expression:
-    if isinstance(part, Call):
+    if isinstance(part, FlinkCall):
         return replace(part, arguments=tuple(inner))
-    return replace(part, given=inner[0]) if isinstance(part, CastTo | Member) else part
+    return replace(part, given=inner[0]) if isinstance(part, CastTo | FlinkMember) else part

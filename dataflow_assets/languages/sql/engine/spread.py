@@ -21,7 +21,7 @@ from dataflow_assets.languages.sql.engine.changes import (
 from dataflow_assets.languages.sql.engine.columns import take_places
 from dataflow_assets.languages.sql.engine.kept import sums
 from dataflow_assets.languages.sql.engine.merging import FOLDED, Signed, aggregates
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.values import pack, pack_rows, unpack_columns
 
 Arguments = list[Sequence[Any]]
@@ -36,7 +36,7 @@ class Spread:
     groups: pa.Table
 
 
-def spread(stage: Stage, given: Signed) -> Spread:
+def spread(stage: FlinkStage, given: Signed) -> Spread:
     """Returns what rows that come and go are to `distinct` and to `groups` of a stage."""
     if not given.rows:
         return Spread(NONE, NONE)
@@ -52,7 +52,7 @@ def spread(stage: Stage, given: Signed) -> Spread:
 
 
 def _values(
-    stage: Stage, groups: Sequence[bytes], at: int, column: Sequence[Any], times: Ints
+    stage: FlinkStage, groups: Sequence[bytes], at: int, column: Sequence[Any], times: Ints
 ) -> pa.Table:
     there = [number for number, value in enumerate(column) if value is not None]
     owners, values = take_places(groups, there), take_places(column, there)
@@ -63,7 +63,7 @@ def _values(
     return changes(keys, [b""] * len(there), times[there])
 
 
-def _fold(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
+def _fold(stage: FlinkStage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
     made = aggregates(stage)
@@ -75,7 +75,7 @@ def _fold(stage: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints
     return changes(coded.dictionary, besides, counts)
 
 
-def _list(_: Stage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
+def _list(_: FlinkStage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     rows = [*zip(*columns, strict=True)] if columns else [()] * len(groups)
     besides = pack_rows([rows])
     return without_zeros(added_up(changes(groups, besides, times)))

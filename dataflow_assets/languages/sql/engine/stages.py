@@ -10,17 +10,17 @@ from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
-from dataflow_assets.languages.sql.engine.columns import Columns, spread_out
+from dataflow_assets.languages.sql.engine.columns import FlinkColumns, spread_out
 from dataflow_assets.languages.sql.engine.expressions import Expression, program
 from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.values import Codec, pack_rows
 from dataflow_assets.languages.sql.engine.windows import FRONT, Closing
 
 
 @dataclass(frozen=True)
-class Stage:
+class FlinkStage:
     """One GROUP BY over the rows of a table, or of the stage before."""
 
     keys: tuple[Expression, ...]
@@ -45,7 +45,7 @@ class Stage:
         return True
 
     @property
-    def types(self) -> tuple[Type, ...]:
+    def types(self) -> tuple[FlinkType, ...]:
         """Of the columns of its rows: the keys, then the results."""
         return (*(one.type for one in self.keys), *(one.type for one in self.calls))
 
@@ -74,7 +74,7 @@ class Stage:
 class Intake:
     """What a stage sees of a row: its group, and the arguments of the aggregates."""
 
-    def __init__(self, stage: Stage, environment: Environment) -> None:
+    def __init__(self, stage: FlinkStage, environment: Environment) -> None:
         compiled = program(stage.shared, environment)
         self._stage = stage
         self._where = compiled(stage.where) if stage.where is not None else None
@@ -100,7 +100,7 @@ class Intake:
         except NO_VALUE as error:
             raise RejectedRecord("step", f"GROUP BY: {error}") from None
 
-    def together(self, rows: Columns) -> list[bytes | None]:
+    def together(self, rows: FlinkColumns) -> list[bytes | None]:
         """Group and arguments of many rows, packed; None for a row that WHERE leaves out.
 
         Only of a stage without windows. Raises an error of any kind where something cannot be
@@ -135,7 +135,7 @@ def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Ev
     return lambda row: inner(row) if condition(row) is True else None
 
 
-def _arguments(call: Aggregate, evaluate: Evaluate, rows: Columns) -> Sequence[Any]:
+def _arguments(call: Aggregate, evaluate: Evaluate, rows: FlinkColumns) -> Sequence[Any]:
     if call.condition is None and call.argument is None:
         return [True] * rows.count
     if call.condition is None and call.counts:

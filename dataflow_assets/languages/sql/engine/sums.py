@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
 from dataflow_assets.languages.sql.engine.changes import Ints
-from dataflow_assets.languages.sql.engine.kept import Kept, sums
+from dataflow_assets.languages.sql.engine.kept import FlinkKept, sums
 from dataflow_assets.languages.sql.engine.numbers import rounder, single, wrap_around
 from dataflow_assets.languages.sql.engine.values import value_of
 
@@ -22,7 +22,7 @@ _UNIT = 1074
 _MOST = 2**63 - 1
 
 
-class ExactSum(Kept):
+class ExactSum(FlinkKept):
     """SUM and AVG of whole numbers and decimals: how many are not null, and their sum."""
 
     def __init__(self, call: Aggregate) -> None:
@@ -66,7 +66,7 @@ class ExactSum(Kept):
         return wrap_around(kind.kind, whole if wrap_around("BIGINT", total) >= 0 else -whole)
 
 
-class FloatSum(Kept):
+class FloatSum(FlinkKept):
     """SUM and AVG of floating numbers: the sum in the smallest unit, what is no number counted."""
 
     def __init__(self, call: Aggregate) -> None:

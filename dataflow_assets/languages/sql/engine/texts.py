@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 _DATE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,9}))?)?)?")
@@ -102,7 +102,7 @@ def float_text(value: float) -> str:
     return _java_text(shortest(value), float(np.float32(value)))
 
 
-def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:
+def as_text(value: Any, given: FlinkType, zone: ZoneInfo) -> str:
     """A value that is not null, as CAST to STRING writes it."""
     if given.text:
         return str(value)
@@ -126,8 +126,8 @@ def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:
     return _nested_text(value, given, zone)
 
 
-def _nested_text(value: Any, given: Type, zone: ZoneInfo) -> str:
-    def inner(one: Any, kind: Type) -> str:
+def _nested_text(value: Any, given: FlinkType, zone: ZoneInfo) -> str:
+    def inner(one: Any, kind: FlinkType) -> str:
         return "NULL" if one is None else as_text(one, kind, zone)
 
     if given.kind == "ARRAY":

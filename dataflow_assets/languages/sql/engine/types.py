@@ -32,7 +32,7 @@ _MANTISSA = {"FLOAT": 24, "DOUBLE": 53}
 
 
 @dataclass(frozen=True)
-class Type:
+class FlinkType:
     """One type; whether a value may be null is part of a column, not of the type."""
 
     kind: str
@@ -40,7 +40,7 @@ class Type:
     """Of CHAR, VARCHAR and VARBINARY; digits of DECIMAL, TIME, TIMESTAMP and TIMESTAMP_LTZ."""
     scale: int = 0
     """Of DECIMAL."""
-    items: tuple[Type, ...] = ()
+    items: tuple[FlinkType, ...] = ()
     """Of an ARRAY its one, of a MAP key and value, of a ROW those of its fields."""
     names: tuple[str, ...] = ()
     """Of a ROW."""
@@ -95,43 +95,43 @@ class Type:
         return self.kind in ("MONTHS", "MILLIS")
 
 
-NULL = Type("NULL")
-BOOLEAN = Type("BOOLEAN")
-INT = Type("INT")
-BIGINT = Type("BIGINT")
-DOUBLE = Type("DOUBLE")
-STRING = Type("VARCHAR", LONGEST)
-BYTES = Type("VARBINARY", LONGEST)
-DATE = Type("DATE")
-TIMESTAMP = Type("TIMESTAMP", 3)
-TIMESTAMP_LTZ = Type("TIMESTAMP_LTZ", 3)
-MONTHS = Type("MONTHS")
-MILLIS = Type("MILLIS")
+NULL = FlinkType("NULL")
+BOOLEAN = FlinkType("BOOLEAN")
+INT = FlinkType("INT")
+BIGINT = FlinkType("BIGINT")
+DOUBLE = FlinkType("DOUBLE")
+STRING = FlinkType("VARCHAR", LONGEST)
+BYTES = FlinkType("VARBINARY", LONGEST)
+DATE = FlinkType("DATE")
+TIMESTAMP = FlinkType("TIMESTAMP", 3)
+TIMESTAMP_LTZ = FlinkType("TIMESTAMP_LTZ", 3)
+MONTHS = FlinkType("MONTHS")
+MILLIS = FlinkType("MILLIS")
 
 
-def decimal(digits: int, scale: int) -> Type:
+def decimal(digits: int, scale: int) -> FlinkType:
     """A DECIMAL of at most 38 digits: digits of the fraction go first, but the last six of them."""
     if digits > MOST_DIGITS:
         whole = digits - scale
         scale = max(MOST_DIGITS - whole, min(scale, 6))
         digits = MOST_DIGITS
-    return Type("DECIMAL", digits, scale)
+    return FlinkType("DECIMAL", digits, scale)
 
 
-def as_decimal(one: Type) -> Type:
+def as_decimal(one: FlinkType) -> FlinkType:
     """The DECIMAL that holds every value of an exact type."""
-    return one if one.kind == "DECIMAL" else Type("DECIMAL", _DIGITS[one.kind], 0)
+    return one if one.kind == "DECIMAL" else FlinkType("DECIMAL", _DIGITS[one.kind], 0)
 
 
-def common(types: Iterable[Type]) -> Type | None:
+def common(types: Iterable[FlinkType]) -> FlinkType | None:
     """The type that values of all of them become, as in CASE; None where there is none."""
-    found: Type | None = NULL
+    found: FlinkType | None = NULL
     for one in types:
         found = _common(found, one)
     return found
 
 
-def _common(one: Type | None, other: Type) -> Type | None:
+def _common(one: FlinkType | None, other: FlinkType) -> FlinkType | None:
     if one is None or other in (one, NULL):
         return one
     if one == NULL:
@@ -139,7 +139,7 @@ def _common(one: Type | None, other: Type) -> Type | None:
     if one.numeric and other.numeric:
         return _number(one, other)
     if one.text and other.text:
-        return Type("VARCHAR", max(one.length, other.length))
+        return FlinkType("VARCHAR", max(one.length, other.length))
     if one.kind == other.kind and one.kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "VARBINARY"):
         return replace(one, length=max(one.length, other.length), fixed=False)
     if {one.kind, other.kind} == {"DATE", "TIMESTAMP"}:
@@ -151,24 +151,24 @@ def _common(one: Type | None, other: Type) -> Type | None:
     return None
 
 
-def _number(one: Type, other: Type) -> Type:
+def _number(one: FlinkType, other: FlinkType) -> FlinkType:
     if one.integer and other.integer:
         return max(one, other, key=lambda each: BITS[each.kind])
     if one.exact and other.exact:
         a, b = as_decimal(one), as_decimal(other)
         scale = max(a.scale, b.scale)
         return decimal(max(a.length - a.scale, b.length - b.scale) + scale, scale)
-    return DOUBLE if {one.kind, other.kind} & {"DOUBLE", "DECIMAL"} else Type("FLOAT")
+    return DOUBLE if {one.kind, other.kind} & {"DOUBLE", "DECIMAL"} else FlinkType("FLOAT")
 
 
-def _widens(given: Type, wanted: Type) -> bool:
+def _widens(given: FlinkType, wanted: FlinkType) -> bool:
     """Whole numbers into larger ones, decimals and floating ones; nothing into whole numbers."""
     if wanted.integer:
         return given.integer and BITS[given.kind] <= BITS[wanted.kind]
     return wanted.kind != "FLOAT" or given.kind != "DOUBLE"
 
 
-def assignable(given: Type, wanted: Type) -> bool:
+def assignable(given: FlinkType, wanted: FlinkType) -> bool:
     """Returns whether Flink casts by itself, where a query's column goes into that of a table."""
     if given in (NULL, wanted):
         return True
@@ -182,7 +182,7 @@ def assignable(given: Type, wanted: Type) -> bool:
     return either or given.kind == wanted.kind
 
 
-def keeps_apart(given: Type, wanted: Type) -> bool:
+def keeps_apart(given: FlinkType, wanted: FlinkType) -> bool:
     """Whether values that differ still differ once they are cast: all digits have their place.
 
     Values may be longer or shorter than their type says. A cast fills a CHAR and cuts a VARBINARY,
@@ -191,7 +191,7 @@ def keeps_apart(given: Type, wanted: Type) -> bool:
     return given == wanted or _casts_apart(given, wanted)
 
 
-def _casts_apart(given: Type, wanted: Type) -> bool:
+def _casts_apart(given: FlinkType, wanted: FlinkType) -> bool:
     if given.items:
         pairs = list(zip(given.items, wanted.items, strict=False))
         same = given.kind == wanted.kind and len(given.items) == len(wanted.items)
@@ -205,7 +205,7 @@ def _casts_apart(given: Type, wanted: Type) -> bool:
     return wanted.length >= (LONGEST if wanted.kind == "VARBINARY" else given.length)
 
 
-def _keeps_digits(given: Type, wanted: Type) -> bool:
+def _keeps_digits(given: FlinkType, wanted: FlinkType) -> bool:
     if wanted.kind == "DECIMAL" and given.exact:
         own = as_decimal(given)
         whole = wanted.length - wanted.scale >= own.length - own.scale

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout
-from dataflow_assets.languages.sql.engine.columns import Columns, take_places
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
+from dataflow_assets.languages.sql.engine.columns import FlinkColumns, take_places
 from dataflow_assets.languages.sql.engine.expressions import Expression, looked_at, program
 from dataflow_assets.languages.sql.engine.function import Environment, Row
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
 from dataflow_assets.languages.sql.engine.plan import Cell, metadata_of
-from dataflow_assets.languages.sql.engine.unnest import Unnest, Unnested, made_of, read_for
+from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, made_of, read_for
 
 
 @dataclass(frozen=True)
 class TableRows:
     """What a query reads of one table. Made when a file is loaded, sent to the tasks."""
 
-    value: Layout
-    key: Layout | None
+    value: FlinkLayout
+    key: FlinkLayout | None
     cells: tuple[Cell, ...]
     unnests: tuple[Unnest, ...] = ()
     where: Expression | None = None
@@ -49,13 +49,13 @@ class TableRows:
         return looked_at(used, self.shared)
 
 
-class Rows:
+class FlinkRows:
     """A row of a table as the rows that the query sees; compiled once for each task."""
 
     def __init__(self, table: TableRows, environment: Environment) -> None:
         compiled = program(table.shared, environment)
         self._table = table
-        self._unnested = Unnested(table.unnests, environment)
+        self._unnested = FlinkUnnested(table.unnests, environment)
         self._where = None if table.where is None else compiled(table.where)
         self._selected = [compiled(one) for one in table.selected or ()]
 
@@ -66,7 +66,7 @@ class Rows:
             return found
         return [self._of(one) for one in found if self._holds(one)]
 
-    def together(self, rows: Columns) -> tuple[Columns, Sequence[int]]:
+    def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
         """The same of many rows, and of each that comes out the number of the one that went in.
 
         Raises an error of any kind where something cannot be computed.
@@ -79,7 +79,7 @@ class Rows:
             places = [at for at, value in enumerate(known) if value is True]
             found, owners = found.take(places), take_places(owners, places)
         pairs = zip(self._table.selected, self._selected, strict=True)
-        return Columns(found.count, [found.of(*one) for one in pairs]), owners
+        return FlinkColumns(found.count, [found.of(*one) for one in pairs]), owners
 
     def _holds(self, row: Row) -> bool:
         return self._where is None or holds(self._where, row, "WHERE")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.languages.sql.engine.columns import Columns
+from dataflow_assets.languages.sql.engine.columns import FlinkColumns
 from dataflow_assets.languages.sql.engine.expressions import (
     Expression,
     columns,
@@ -19,7 +19,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
 )
 from dataflow_assets.languages.sql.engine.function import Environment, Row
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
-from dataflow_assets.languages.sql.engine.types import INT, Type
+from dataflow_assets.languages.sql.engine.types import INT, FlinkType
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Unnest:
     """What both expressions need, computed once for a row; each may need those before it."""
 
     @property
-    def types(self) -> tuple[Type, ...]:
+    def types(self) -> tuple[FlinkType, ...]:
         return (*item_types(self.given.type), INT)
 
     @property
@@ -71,14 +71,14 @@ class Unnest:
         return frozenset(one if one < self.at else one - width for one in places - self.places)
 
 
-def item_types(kind: Type) -> tuple[Type, ...]:
+def item_types(kind: FlinkType) -> tuple[FlinkType, ...]:
     """The types of the columns that an item of an array, or of a map, becomes."""
     if kind.kind == "MAP" or kind.items[0].kind != "ROW":
         return kind.items
     return kind.items[0].items
 
 
-def item_names(kind: Type) -> tuple[str, ...]:
+def item_names(kind: FlinkType) -> tuple[str, ...]:
     """The names of these columns, unless a query gives them others."""
     if kind.kind == "MAP":
         return ("KEY", "VALUE")
@@ -102,7 +102,7 @@ def read_for(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]
     return found
 
 
-class Unnested:
+class FlinkUnnested:
     """A row as the rows that it becomes; compiled once for each task."""
 
     def __init__(self, unnests: Sequence[Unnest], environment: Environment) -> None:
@@ -117,7 +117,7 @@ class Unnested:
             found = [made for one in found for made in join(one)]
         return found
 
-    def together(self, rows: Columns) -> tuple[Columns, Sequence[int]]:
+    def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
         """The same of many rows, and of each row that comes out the one that it came of."""
         if not self._joins:
             return rows, range(rows.count)
@@ -129,7 +129,7 @@ class Unnested:
             owners += [at] * len(some)
         width = len(rows.values) + self._wider
         values: Sequence[Sequence[Any]] = [*zip(*found, strict=True)] if found else [()] * width
-        return Columns(len(found), values), owners
+        return FlinkColumns(len(found), values), owners
 
 
 class _Join:

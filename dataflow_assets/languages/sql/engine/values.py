@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Change = Callable[[Any], Any]
 _EXACT = Context(prec=80)
@@ -85,7 +85,7 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_large).decode
 class Codec:
     """Rows of given types, to plain values and to bytes."""
 
-    def __init__(self, types: Sequence[Type], *, keys: bool = False) -> None:
+    def __init__(self, types: Sequence[FlinkType], *, keys: bool = False) -> None:
         """`keys`: of groups, whose -0.0 is 0.0, as databases find them equal."""
         self._to = [plain(one, keys=keys) for one in types]
         self._from = [value_of(one) for one in types]
@@ -128,7 +128,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def plain(kind: Type, *, keys: bool = False) -> Change:
+def plain(kind: FlinkType, *, keys: bool = False) -> Change:
     """Returns what makes a plain value of a value that is not null; `keys`: as Codec has it."""
     if kind.kind in ("FLOAT", "DOUBLE"):
         return _positive if keys else order_preserving
@@ -150,7 +150,7 @@ def plain(kind: Type, *, keys: bool = False) -> Change:
     return _same
 
 
-def value_of(kind: Type) -> Change:
+def value_of(kind: FlinkType) -> Change:
     """Returns what makes the value of a plain one that is not null."""
     if kind.kind in ("FLOAT", "DOUBLE"):
         return _from_ordered
@@ -170,7 +170,7 @@ def value_of(kind: Type) -> Change:
     return _same
 
 
-def _change_nested(kind: Type, change: Callable[[Type], Change]) -> Change:
+def _change_nested(kind: FlinkType, change: Callable[[FlinkType], Change]) -> Change:
     inner = [change(one) for one in kind.items]
     if kind.kind == "MAP":
         return _map(inner[0], inner[1])

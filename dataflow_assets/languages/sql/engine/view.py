@@ -6,37 +6,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout, Times
+from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, FlinkLayout, Times
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns
-from dataflow_assets.languages.sql.engine.plan import Cell, Output
+from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.united import TableRows
 from dataflow_assets.languages.sql.engine.unnest import Unnest
 from dataflow_assets.languages.sql.engine.values import pack, unpack
-from dataflow_assets.languages.sql.engine.windows import Windows
+from dataflow_assets.languages.sql.engine.windows import FlinkWindows
 
 
 @dataclass(frozen=True)
 class ViewPlan:
     """A query with state. Made when a file is loaded, sent to the tasks."""
 
-    value: Layout
-    key: Layout | None
+    value: FlinkLayout
+    key: FlinkLayout | None
     cells: tuple[Cell, ...]
-    stages: tuple[Stage, ...]
-    outputs: tuple[Output, ...]
+    stages: tuple[FlinkStage, ...]
+    outputs: tuple[FlinkOutput, ...]
     having: Expression | None = None
     """Over the columns of the last stage."""
-    primary: tuple[tuple[int, Type], ...] = ()
+    primary: tuple[tuple[int, FlinkType], ...] = ()
     """Of an upsert table the places of its PRIMARY KEY in a row; empty: rows only come."""
     times: Times = "RFC-3339"
     drops_nulls: bool = False
     zone: str = "UTC"
     shared: tuple[Expression, ...] = ()
     """What `having` and `outputs` have in common."""
-    windows: Windows | None = None
+    windows: FlinkWindows | None = None
     """Of the rows of the table; their columns are behind `cells`."""
     idle: int = 0
     """Milliseconds after which a partition without records is not waited for; 0: it always is."""
@@ -120,7 +120,7 @@ class ViewPlan:
         return frozenset(one.name for one in cells if one.place != "metadata")
 
 
-def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
+def _looked_at(stage: FlinkStage) -> Iterator[frozenset[int]]:
     parts: list[tuple[Expression | None, ...]] = [(one,) for one in stage.keys]
     parts += [(one.argument, one.condition) for one in stage.calls]
     for some in parts:

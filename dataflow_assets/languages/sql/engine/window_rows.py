@@ -13,12 +13,12 @@ from dataflow_assets.languages.sql.engine.function import Environment, Row
 from dataflow_assets.languages.sql.engine.input import Input, Source
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
 from dataflow_assets.languages.sql.engine.stages import Intake
-from dataflow_assets.languages.sql.engine.unnest import Unnested
+from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested
 from dataflow_assets.languages.sql.engine.values import pack
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.engine.windows import (
     FRONT,
-    Windows,
+    FlinkWindows,
     bounds,
     clock,
     front,
@@ -29,7 +29,7 @@ from dataflow_assets.records.record import Record
 _MOST_KNOWN = 10_000
 
 
-class Seen(NamedTuple):
+class FlinkSeen(NamedTuple):
     """What came of a record, or of a change in it."""
 
     key: bytes | None
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
     """Whether it would be in windows, and all of them are final."""
 
 
-def clock_watermark(windows: Windows, environment: Environment) -> int | None:
+def clock_watermark(windows: FlinkWindows, environment: Environment) -> int | None:
     """The watermark of windows over processing time: what rows that are read now have as time."""
     return _Moment(windows.time, environment)(())
 
@@ -58,28 +58,28 @@ class WindowArrivals:
         self._input = Input(source, environment.local)
         self._watermark = _Moment(windows.watermark, environment)
         self._windows = _Assigned(windows, environment)
-        self._unnested = Unnested(view.unnests, environment)
+        self._unnested = FlinkUnnested(view.unnests, environment)
         self._intake = Intake(view.stages[0], environment)
         self._key = PrimaryKey(view) if view.changelog else None
         self._final = b"" if reached is None else front(reached + 1)
 
-    def __call__(self, record: Record) -> list[Seen]:
+    def __call__(self, record: Record) -> list[FlinkSeen]:
         """Change by change of an upsert table, else of all rows. Raises RejectedRecord."""
         taken = self._input(record)
         if self._key is None:
             return [self._see(None, [row for row, _ in taken])] if taken else []
         return [self._see(self._key(row), [] if gone else [row]) for row, gone in taken]
 
-    def _see(self, key: bytes | None, rows: Sequence[Row]) -> Seen:
+    def _see(self, key: bytes | None, rows: Sequence[Row]) -> FlinkSeen:
         if not rows:
-            return Seen(key, (), None, late=False)
+            return FlinkSeen(key, (), None, late=False)
         marks = (self._watermark(row) for row in rows)
         watermark = max((one for one in marks if one is not None), default=None)
         placed = chain.from_iterable(map(self._windows, rows))
         inside = chain.from_iterable(map(self._unnested, placed))
         found = [seen for one in inside if (seen := self._intake(one)) is not None]
         kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
-        return Seen(key, kept, watermark, late=bool(found) and not kept)
+        return FlinkSeen(key, kept, watermark, late=bool(found) and not kept)
 
 
 class _Moment:
@@ -100,7 +100,7 @@ class _Moment:
 class _Assigned:
     """A row once for each window that it is in, with the columns of that window."""
 
-    def __init__(self, windows: Windows, environment: Environment) -> None:
+    def __init__(self, windows: FlinkWindows, environment: Environment) -> None:
         self._windows, self._zone = windows, environment.local
         self._time = compile_expression(windows.time, environment)
         self._known: dict[tuple[int, int], list[Any]] = {}

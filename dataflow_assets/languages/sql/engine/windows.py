@@ -23,7 +23,7 @@ _MILLI = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Windows:
+class FlinkWindows:
     """TUMBLE, HOP or CUMULATE over the rows of a table; lengths are milliseconds."""
 
     kind: Kind

@@ -11,23 +11,23 @@ from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
 from dataflow_assets.languages.sql.engine.expressions import (
-    Constant,
     Expression,
-    Member,
+    FlinkConstant,
+    FlinkMember,
     call,
     cast_to,
 )
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.functions import FUNCTIONS, json, patterns, regular
-from dataflow_assets.languages.sql.engine.types import INT, STRING, Type, decimal
+from dataflow_assets.languages.sql.engine.types import INT, STRING, FlinkType, decimal
 from dataflow_assets.languages.sql.reader.refusals import is_refused, refusal
 from dataflow_assets.languages.sql.reader.syntax import (
     Casting,
+    FlinkName,
+    FlinkNumbered,
     Invoked,
     Literal,
-    Name,
     Node,
-    Numbered,
     Star,
 )
 
@@ -154,12 +154,12 @@ def bound(node: Node, scope: Scope) -> Expression:
     if found is not None:
         return found
     if isinstance(node, Literal):
-        return Constant(node.type, node.value)
-    if isinstance(node, Name):
+        return FlinkConstant(node.type, node.value)
+    if isinstance(node, FlinkName):
         return _bind_name(node, scope)
     if isinstance(node, Star):
         _fail(node, "* is not a value: it stands alone in a SELECT, or in COUNT(*)")
-    if isinstance(node, Numbered):
+    if isinstance(node, FlinkNumbered):
         _fail(node, "ROW_NUMBER() is a column of its own: compute with it in a SELECT around it")
     if isinstance(node, Casting):
         return _cast(node, scope)
@@ -170,7 +170,7 @@ def _fail(node: Node, message: str) -> NoReturn:
     raise Unreadable(node.place, message)
 
 
-def _bind_name(node: Name, scope: Scope) -> Expression:
+def _bind_name(node: FlinkName, scope: Scope) -> Expression:
     parts = list(node.parts)
     found = _of_table(scope, parts)
     if found is None:
@@ -185,7 +185,7 @@ def _bind_name(node: Name, scope: Scope) -> Expression:
     return found
 
 
-def _check_owner(node: Name, owners: Sequence[str], name: str) -> None:
+def _check_owner(node: FlinkName, owners: Sequence[str], name: str) -> None:
     if len(owners) > 1:
         named = " or ".join(f"{one or 'name'}.{name}" for one in owners)
         said = "" if all(owners) else ", and give each table a name by AS"
@@ -208,7 +208,7 @@ def _member(node: Node, given: Expression, name: str) -> Expression:
     if name not in given.type.names:
         _fail(node, f"no field {name}; {suggest(name, given.type.names)}")
     at = given.type.names.index(name)
-    return Member(given.type.items[at], given, at)
+    return FlinkMember(given.type.items[at], given, at)
 
 
 def _cast(node: Casting, scope: Scope) -> Expression:
@@ -231,7 +231,7 @@ def _bind_call(node: Invoked, scope: Scope) -> Expression:
         _fail_unknown(node)
     arguments = [bound(one, scope) for one in node.arguments]
     if name in PARTS:
-        arguments = [Constant(STRING, PARTS[name]), *arguments]
+        arguments = [FlinkConstant(STRING, PARTS[name]), *arguments]
         name = "EXTRACT"
     if node.distinct or node.condition is not None:
         _fail(node, f"{node.name} is not an aggregate: it takes neither DISTINCT nor FILTER")
@@ -239,8 +239,8 @@ def _bind_call(node: Invoked, scope: Scope) -> Expression:
         _check(name, arguments)
         if name == "TIMESTAMPADD":
             arguments = _of_days(arguments)
-        if name == "LIKE" and len(arguments) == 2 and not isinstance(arguments[1], Constant):
-            arguments.append(Constant(STRING, "\\"))
+        if name == "LIKE" and len(arguments) == 2 and not isinstance(arguments[1], FlinkConstant):
+            arguments.append(FlinkConstant(STRING, "\\"))
         return _with_digits(name, call(name, arguments, scope.environment), arguments)
     except ValueError as error:
         _fail(node, f"{node.name}: {error}")
@@ -250,9 +250,9 @@ def _of_days(arguments: Sequence[Expression]) -> list[Expression]:
     """Hours are added to the midnight of a date."""
     found = list(arguments)
     unit = found[0] if found else None
-    smaller = isinstance(unit, Constant) and unit.value in ("HOUR", "MINUTE", "SECOND")
+    smaller = isinstance(unit, FlinkConstant) and unit.value in ("HOUR", "MINUTE", "SECOND")
     if smaller and len(found) == 3 and found[2].type.kind == "DATE":
-        found[2] = cast_to(found[2], Type("TIMESTAMP", 0))
+        found[2] = cast_to(found[2], FlinkType("TIMESTAMP", 0))
     return found
 
 
@@ -260,9 +260,9 @@ def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) 
     """The type of a rounded decimal depends on how many digits are written."""
     if name not in ("ROUND", "TRUNCATE") or found.type.kind != "DECIMAL":
         return found
-    digits = arguments[1] if len(arguments) > 1 else Constant(INT, 0)
+    digits = arguments[1] if len(arguments) > 1 else FlinkConstant(INT, 0)
     kind = found.type
-    if not isinstance(digits, Constant) or not isinstance(digits.value, int):
+    if not isinstance(digits, FlinkConstant) or not isinstance(digits.value, int):
         return found
     if digits.value >= kind.scale:
         return found
@@ -290,5 +290,5 @@ def _check(name: str, arguments: Sequence[Expression]) -> None:
     at, check = _CHECKS.get(name, (0, str))
     if name in _CHECKS and len(arguments) > at:
         one = arguments[at]
-        if isinstance(one, Constant) and isinstance(one.value, str):
+        if isinstance(one, FlinkConstant) and isinstance(one.value, str):
             check(one.value)

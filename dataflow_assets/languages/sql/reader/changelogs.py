@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns, lasting
 from dataflow_assets.languages.sql.engine.metadata import METADATA
-from dataflow_assets.languages.sql.engine.plan import Cell, Output
+from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput
 from dataflow_assets.languages.sql.reader.key_columns import OTHER, column_at
 from dataflow_assets.languages.sql.reader.options import KAFKA
 from dataflow_assets.languages.sql.reader.relation import Relation
-from dataflow_assets.languages.sql.reader.syntax import Insert
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 
-def check_upserts(insert: Insert, target: Declared, changing: str) -> None:
+def check_upserts(insert: FlinkInsert, target: FlinkDeclared, changing: str) -> None:
     """Raises Unreadable where the target cannot take updates and deletes, which `changing` has."""
     if target.connector == KAFKA or not target.table.key:
         message = (
@@ -38,10 +38,10 @@ def check_unnested(relation: Relation) -> None:
 
 
 def check_changelog(
-    insert: Insert,
+    insert: FlinkInsert,
     relation: Relation,
-    target: Declared,
-    outputs: Sequence[Output],
+    target: FlinkDeclared,
+    outputs: Sequence[FlinkOutput],
     cells: Sequence[Cell],
 ) -> None:
     """Without state a change can only be passed on: key by key. Raises Unreadable."""
@@ -88,14 +88,16 @@ def check_conditions(relation: Relation) -> None:
         raise Unreadable(column.place, message)
 
 
-def check_grouped_changes(insert: Insert, relation: Relation) -> None:
+def check_grouped_changes(insert: FlinkInsert, relation: Relation) -> None:
     """A row that goes must be what it was when it came. Raises Unreadable."""
     if relation.table.changes and not relation.table.table.key:
         inside = [one for unnest in relation.unnests for one in unnest.expressions]
         _check_retracted(insert, relation, [*inside, *relation.stages[0].expressions])
 
 
-def _check_retracted(insert: Insert, relation: Relation, expressions: Iterable[Expression]) -> None:
+def _check_retracted(
+    insert: FlinkInsert, relation: Relation, expressions: Iterable[Expression]
+) -> None:
     """Raises Unreadable for what another message, or another time, says otherwise of a row."""
     table = relation.table
     metadata = {at for at, one in enumerate(table.stored_columns) if one.metadata is not None}

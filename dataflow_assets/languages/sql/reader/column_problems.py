@@ -8,9 +8,9 @@ from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place
 from dataflow_assets.languages.sql.engine.casts import cast
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.reader import options as known
-from dataflow_assets.languages.sql.reader.syntax import Column, Table
+from dataflow_assets.languages.sql.reader.syntax import FlinkColumnDefinition, FlinkCreateTable
 
 _NO_METADATA = {
     "leader-epoch": "is not known to readers here",
@@ -19,7 +19,7 @@ _NO_METADATA = {
 
 
 def column_problems(
-    table: Table, connector: str, metadata: Mapping[str, Type]
+    table: FlinkCreateTable, connector: str, metadata: Mapping[str, FlinkType]
 ) -> Iterator[tuple[Place, str]]:
     """What is wrong with the columns of a table, and where; `metadata`: the keys that it has."""
     named = {one.name: one for one in table.columns}
@@ -38,7 +38,7 @@ def column_problems(
 
 
 def _metadata_problems(
-    column: Column, connector: str, known_keys: Mapping[str, Type]
+    column: FlinkColumnDefinition, connector: str, known_keys: Mapping[str, FlinkType]
 ) -> Iterator[tuple[Place, str]]:
     key = column.metadata or ""
     if connector in known.TABLES:
@@ -52,11 +52,13 @@ def _metadata_problems(
         yield column.place, message
 
 
-def _casts(kind: Type, wanted: Type) -> bool:
+def _casts(kind: FlinkType, wanted: FlinkType) -> bool:
     return cast(kind, wanted, Environment().local) is not None
 
 
-def _watermark_problems(table: Table, named: Mapping[str, Column]) -> Iterator[tuple[Place, str]]:
+def _watermark_problems(
+    table: FlinkCreateTable, named: Mapping[str, FlinkColumnDefinition]
+) -> Iterator[tuple[Place, str]]:
     watermark = table.watermark
     assert watermark is not None  # noqa: S101
     one = named.get(watermark.column)

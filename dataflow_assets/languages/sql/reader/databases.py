@@ -16,7 +16,7 @@ from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.common.wording import validate
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.secrets import SecretRef, VariableRef
 
 _NAMES: Mapping[str, str] = {
@@ -31,7 +31,7 @@ _OF_TABLE: Mapping[str, str] = {
 }
 
 
-def of_database(table: Declared, notes: Notes) -> Sink | None:
+def of_database(table: FlinkDeclared, notes: Notes) -> Sink | None:
     """The table as a sink; None where `notes` has got the reason."""
     cls = registry.sinks()[table.connector]
     refs = _references(table, notes)
@@ -62,7 +62,7 @@ def of_database(table: Declared, notes: Notes) -> Sink | None:
     return filled
 
 
-def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
+def _references(table: FlinkDeclared, notes: Notes) -> dict[str, SecretRef]:
     found: dict[str, SecretRef] = {}
     for key, option in table.options.items():
         if not mentions(option.value):
@@ -78,12 +78,12 @@ def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
     return found
 
 
-def _written_key(table: Declared, key: str) -> str:
+def _written_key(table: FlinkDeclared, key: str) -> str:
     return next((one for one in table.options if _NAMES.get(one, one) == key), key)
 
 
 def _config(
-    table: Declared, cls: type[Any], refs: Mapping[str, SecretRef], notes: Notes
+    table: FlinkDeclared, cls: type[Any], refs: Mapping[str, SecretRef], notes: Notes
 ) -> tuple[dict[str, Any], dict[Path, Place]]:
     """Nested by the dots of the options' names."""
     config: dict[str, Any] = {}

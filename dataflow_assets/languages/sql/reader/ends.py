@@ -21,7 +21,7 @@ from dataflow_assets.languages.sql.reader.jdbc import jdbc
 from dataflow_assets.languages.sql.reader.options import JDBC, UPSERT
 from dataflow_assets.languages.sql.reader.registries import registry
 from dataflow_assets.languages.sql.reader.scans import begin, end
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 AnyConnector = TypeVar("AnyConnector", bound=Connector)
 PROPERTIES = "properties."
@@ -42,7 +42,7 @@ _OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partit
 _PROPERTIES = (CLIENT, PRODUCERS)
 
 
-def source(table: Declared, flow: str, notes: Notes) -> KafkaSource | None:
+def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
     """The table as a source of a flow; None where `notes` has got the reason."""
     if table.layouts is None:
         message = "is a sink only: a query reads a table of kafka or upsert-kafka"
@@ -65,7 +65,7 @@ def source(table: Declared, flow: str, notes: Notes) -> KafkaSource | None:
     return made and made.reading(TableReader(table.layouts), first, last)
 
 
-def sink(table: Declared, notes: Notes) -> Sink | None:
+def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
     """The table as a sink; None where `notes` has got the reason."""
     if table.layouts is None:
         return jdbc(table, notes) if table.connector == JDBC else of_database(table, notes)
@@ -88,7 +88,7 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
     return made and made.writing(TableWriter(table.layouts, folded))
 
 
-def _connection(table: Declared, notes: Notes) -> dict[str, Any]:
+def _connection(table: FlinkDeclared, notes: Notes) -> dict[str, Any]:
     """Brokers and security, of the options `properties.*`."""
     document = _without_prefix(table)
     told: dict[str, Told] = {}
@@ -106,7 +106,7 @@ def _connection(table: Declared, notes: Notes) -> dict[str, Any]:
     }
 
 
-def _without_prefix(table: Declared) -> Document:
+def _without_prefix(table: FlinkDeclared) -> Document:
     """The client's properties by their own keys, in their own places."""
     given = {
         key.removeprefix(PROPERTIES): one.value
@@ -118,7 +118,7 @@ def _without_prefix(table: Declared) -> Document:
     return Document(table.document.file, given, places)
 
 
-def _check_property(key: str, table: Declared, document: Document, notes: Notes) -> None:
+def _check_property(key: str, table: FlinkDeclared, document: Document, notes: Notes) -> None:
     where = (document, key)
     if key in ("bootstrap.servers", "group.id"):
         return
@@ -139,7 +139,7 @@ def _check_property(key: str, table: Declared, document: Document, notes: Notes)
         notes.note(where, f"has no effect: {said}")
 
 
-def _check_reset(table: Declared, where: Where, notes: Notes) -> None:
+def _check_reset(table: FlinkDeclared, where: Where, notes: Notes) -> None:
     if table.connector == UPSERT or table.text("scan.startup.mode", "group-offsets") != (
         "group-offsets"
     ):
@@ -153,7 +153,7 @@ def _check_reset(table: Declared, where: Where, notes: Notes) -> None:
 
 
 def _make(
-    cls: type[AnyConnector], given: Mapping[str, Any], table: Declared, notes: Notes
+    cls: type[AnyConnector], given: Mapping[str, Any], table: FlinkDeclared, notes: Notes
 ) -> AnyConnector | None:
     places = {
         "brokers": (table.document, "properties.bootstrap.servers"),

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from dataflow_assets.languages.common.statements import StatementNotes
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.reader.like import merge
-from dataflow_assets.languages.sql.reader.relation import Catalog, Refusals, Relation
+from dataflow_assets.languages.sql.reader.relation import FlinkCatalog, FlinkRefusals, Relation
 from dataflow_assets.languages.sql.reader.relations import relations
 from dataflow_assets.languages.sql.reader.several_inserts import Made
-from dataflow_assets.languages.sql.reader.syntax import Query, Table, View
-from dataflow_assets.languages.sql.reader.tables import Declared, declare_table, environment_of
+from dataflow_assets.languages.sql.reader.syntax import FlinkCreateTable, Query, View
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared, declare_table, environment_of
 
 
 @dataclass
@@ -23,11 +23,11 @@ class FileState(StatementNotes):
 
     text: str
     settings: dict[str, str] = field(default_factory=dict)
-    written: dict[str, Table] = field(default_factory=dict)
-    tables: dict[str, Declared] = field(default_factory=dict)
+    written: dict[str, FlinkCreateTable] = field(default_factory=dict)
+    tables: dict[str, FlinkDeclared] = field(default_factory=dict)
     views: dict[str, tuple[View, tuple[Relation, ...]]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
+    beside: Mapping[str, Sequence[tuple[str, FlinkDeclared | None]]] = field(default_factory=dict)
     """By the name of a table the files of the folder that declare it; None: with findings there."""
     flows: dict[str, Place] = field(default_factory=dict)
     """By their names the queries of the flows that were read."""
@@ -36,7 +36,7 @@ class FileState(StatementNotes):
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> FlinkCatalog:
         """Of two tables of a name the file's own is meant."""
         own = {*self.written, *self.views, *self.broken}
         others = {name: found for name, found in self.beside.items() if name not in own}
@@ -47,10 +47,10 @@ class FileState(StatementNotes):
         }
         known = {name: one for name, one in self.tables.items() if name not in self.broken}
         views = {name: one for name, one in self.views.items() if name not in self.broken}
-        return Catalog(tables | known, views, frozenset(self.broken), unusable)
+        return FlinkCatalog(tables | known, views, frozenset(self.broken), unusable)
 
 
-def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:
+def _unusable(name: str, found: Sequence[tuple[str, FlinkDeclared | None]]) -> str:
     files = ", ".join(sorted(file for file, _ in found))
     if len(found) == 1:
         return f"{name} is declared in {files}, which has findings about it"
@@ -58,10 +58,10 @@ def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:
     return f"{said}; declare it in this one, or in one of them"
 
 
-def declare(one: Table | View, state: FileState) -> None:
+def declare(one: FlinkCreateTable | View, state: FileState) -> None:
     """Takes a table or view for the statements behind it; mistakes are findings."""
     known = one.name in state.written or one.name in state.views
-    kind = "table" if isinstance(one, Table) else "view"
+    kind = "table" if isinstance(one, FlinkCreateTable) else "view"
     if known and one.if_not_exists:
         return
     if known:
@@ -94,7 +94,7 @@ def declare(one: Table | View, state: FileState) -> None:
         del state.tables[one.name]
 
 
-def _with_like(table: Table, state: FileState) -> Table:
+def _with_like(table: FlinkCreateTable, state: FileState) -> FlinkCreateTable:
     if table.like is None:
         return table
     name = table.like.table
@@ -144,7 +144,7 @@ def query_of(what: str, query: Query, state: FileState) -> tuple[Relation, ...]:
     except Unreadable as error:
         if not error.message.endswith("has findings of its own"):
             state.wrong(what, error.place, error.message)
-    except Refusals as error:
+    except FlinkRefusals as error:
         for place, message in error.found:
             state.wrong(what, place, message)
     return ()

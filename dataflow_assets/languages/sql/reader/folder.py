@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.sql.reader.read import read, tables_of
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ def read_file(own: SqlFile, every: Sequence[SqlFile]) -> Sequence[Reading]:
 
 @lru_cache(maxsize=1024)
 def _readings(own: SqlFile, beside: tuple[SqlFile, ...]) -> tuple[Reading, ...]:
-    found: dict[str, list[tuple[str, Declared | None]]] = {}
+    found: dict[str, list[tuple[str, FlinkDeclared | None]]] = {}
     for other in beside:
         for name, table in _tables(other).items():
             found.setdefault(name, []).append((Path(other.file).name, table))
@@ -41,5 +41,5 @@ def _readings(own: SqlFile, beside: tuple[SqlFile, ...]) -> tuple[Reading, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _tables(one: SqlFile) -> Mapping[str, Declared | None]:
+def _tables(one: SqlFile) -> Mapping[str, FlinkDeclared | None]:
     return tables_of(one.text, one.file)

@@ -13,7 +13,7 @@ from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.engine.functions.regular import expression
 from dataflow_assets.languages.sql.reader import options as known
 from dataflow_assets.languages.sql.reader.change_formats import DEBEZIUM_CONFLUENT
-from dataflow_assets.languages.sql.reader.syntax import Option, Table
+from dataflow_assets.languages.sql.reader.syntax import FlinkCreateTable, Option
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
@@ -23,7 +23,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 class Given:
     """The options of one table, and where to tell what is wrong with them."""
 
-    table: Table
+    table: FlinkCreateTable
     options: Mapping[str, Option]
     document: Document
     notes: Notes

@@ -9,11 +9,11 @@ from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.reader.read_windows import LENGTHS
 from dataflow_assets.languages.sql.reader.syntax import (
     Casting,
+    FlinkName,
+    FlinkReference,
     Invoked,
     Literal,
-    Name,
     Node,
-    Reference,
     Select,
     Selected,
     Windowed,
@@ -36,28 +36,28 @@ def over_windows(select: Select) -> Select:
     if len(found) > 1:
         raise Unreadable(found[1].place, "a query has one window")
     window = found[0]
-    named = _Named(window)
+    named = _FlinkNamed(window)
     items = tuple(_select(named, one) for one in select.items)
     having = None if select.having is None else named.of(select.having)
     keys = [named.of(one) for one in groups if one is not window]
-    keys += [Name(window.place, (name,)) for name in (START, END, *named.used)]
+    keys += [FlinkName(window.place, (name,)) for name in (START, END, *named.used)]
     source = _window(window, select)
     return replace(
         select, items=items, source=source, alias=_alias(select), groups=tuple(keys), having=having
     )
 
 
-def _select(named: _Named, item: Selected) -> Selected:
+def _select(named: _FlinkNamed, item: Selected) -> Selected:
     return replace(item, node=named.of(item.node))
 
 
 def _alias(select: Select) -> str | None:
     """The name of the table is a name of its windows."""
-    return select.source.alias if isinstance(select.source, Reference) else select.alias
+    return select.source.alias if isinstance(select.source, FlinkReference) else select.alias
 
 
 def _window(window: Invoked, select: Select) -> Windowed:
-    if not isinstance(select.source, Reference) or select.source.options:
+    if not isinstance(select.source, FlinkReference) or select.source.options:
         message = f"{window.name} in GROUP BY needs a table or view in FROM, without a hint"
         raise Unreadable(window.place, message)
     column, lengths = next(iter(window.arguments), None), window.arguments[1:]
@@ -66,7 +66,7 @@ def _window(window: Invoked, select: Select) -> Windowed:
     intervals = {name: one for name, one in pairs.items() if isinstance(one, Literal)}
     enough = len(LENGTHS[window.name]) <= len(lengths) <= len(names)
     fits = all(one.type.interval for one in intervals.values()) and len(intervals) == len(lengths)
-    if not isinstance(column, Name) or not enough or not fits:
+    if not isinstance(column, FlinkName) or not enough or not fits:
         listed = ", ".join(name.lower() for name in LENGTHS[window.name])
         message = (
             f"{window.name} in GROUP BY is {window.name}(ts, {listed}[, offset]), of intervals"
@@ -75,7 +75,7 @@ def _window(window: Invoked, select: Select) -> Windowed:
     return Windowed(window.place, window.name, select.source, column, intervals)
 
 
-class _Named:
+class _FlinkNamed:
     """Names in place of TUMBLE_START and the like, of one window."""
 
     def __init__(self, window: Invoked) -> None:
@@ -95,13 +95,13 @@ class _Named:
         arguments = tuple(map(self.of, node.arguments))
         return replace(node, arguments=arguments, condition=condition)
 
-    def _column(self, node: Invoked, name: str) -> Name:
+    def _column(self, node: Invoked, name: str) -> FlinkName:
         if _text(node)[1:] != self._written[1:] or not node.name.startswith(self._window.name):
             message = f"{node.name} must have the arguments of the {self._window.name} of GROUP BY"
             raise Unreadable(node.place, message)
         if name == TIME and name not in self.used:
             self.used.append(name)
-        return Name(node.place, (name,))
+        return FlinkName(node.place, (name,))
 
 
 def _text(node: Invoked) -> list[object]:
@@ -113,7 +113,7 @@ def _arguments(node: Invoked) -> Iterator[object]:
     for one in node.arguments:
         if isinstance(one, Literal):
             yield one.type, one.value
-        elif isinstance(one, Name):
+        elif isinstance(one, FlinkName):
             yield one.parts
         else:
             yield one

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES, Aggregate, result_of
-from dataflow_assets.languages.sql.engine.expressions import Column, Constant, Expression
-from dataflow_assets.languages.sql.engine.stages import Stage
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.expressions import Expression, FlinkColumn, FlinkConstant
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.reader.bind import Scope, bound
 from dataflow_assets.languages.sql.reader.syntax import (
     Casting,
+    FlinkName,
+    FlinkNumbered,
     Invoked,
     Literal,
-    Name,
     Node,
-    Numbered,
     Select,
     Star,
 )
@@ -37,29 +37,29 @@ class Grouping(Scope):
         """An aggregate, or what is grouped by. Raises Unreadable for any other column."""
         if isinstance(node, Invoked) and node.name in AGGREGATES:
             return self._call(node)
-        if isinstance(node, Literal | Numbered):
+        if isinstance(node, Literal | FlinkNumbered):
             return None
         if isinstance(node, Star):
             raise Unreadable(node.place, "* stands for columns that are not in GROUP BY")
-        if isinstance(node, Name):
+        if isinstance(node, FlinkName):
             return self._key(bound(node, self.inner), node)
         return self._group_key(node)
 
-    def _key(self, found: Expression, node: Name) -> Expression:
+    def _key(self, found: Expression, node: FlinkName) -> Expression:
         if found not in self.keys:
             name = ".".join(node.parts)
             message = f"{name} is neither in GROUP BY nor inside an aggregate"
-            if any(isinstance(one, Constant) for one in self.keys):
+            if any(isinstance(one, FlinkConstant) for one in self.keys):
                 message += "; a number in GROUP BY is no place in the SELECT: write the column"
             raise Unreadable(node.place, message)
         return self._column(found, node.parts[-1])
 
-    def _column(self, found: Expression, name: str = "") -> Column:
-        return Column(found.type, self.keys.index(found), name)
+    def _column(self, found: Expression, name: str = "") -> FlinkColumn:
+        return FlinkColumn(found.type, self.keys.index(found), name)
 
     def _group_key(self, node: Invoked | Casting) -> Expression | None:
         """An expression of GROUP BY, as it is there."""
-        if all(isinstance(one, Column) for one in self.keys):
+        if all(isinstance(one, FlinkColumn) for one in self.keys):
             return None
         try:
             found = bound(node, self.inner)
@@ -71,7 +71,7 @@ class Grouping(Scope):
         call = aggregate(node, self.inner)
         if call not in self.calls:
             self.calls.append(call)
-        return Column(call.type, len(self.keys) + self.calls.index(call), node.name)
+        return FlinkColumn(call.type, len(self.keys) + self.calls.index(call), node.name)
 
 
 def aggregate(node: Invoked, scope: Scope) -> Aggregate:
@@ -81,7 +81,7 @@ def aggregate(node: Invoked, scope: Scope) -> Aggregate:
     if condition is not None and condition.type.kind not in ("BOOLEAN", "NULL"):
         message = f"FILTER takes a condition, not {condition.type}"
         raise Unreadable(_place(node.condition, node), message)
-    given = Type("BOOLEAN") if argument is None else argument.type
+    given = FlinkType("BOOLEAN") if argument is None else argument.type
     if node.distinct and has_map(given):
         raise Unreadable(node.place, f"{node.name}: {given} cannot be compared")
     try:
@@ -107,7 +107,7 @@ def _argument(node: Invoked, scope: Scope) -> Expression | None:
     return None
 
 
-def has_map(kind: Type) -> bool:
+def has_map(kind: FlinkType) -> bool:
     """Whether values of a type are maps, or hold some: nobody says which of two is the same."""
     return kind.kind == "MAP" or any(map(has_map, kind.items))
 
@@ -145,6 +145,6 @@ def grouping(select: Select, scope: Scope) -> Grouping:
     return Grouping((), scope.tables, scope.environment, scope, tuple(keys))
 
 
-def stage(scope: Grouping, where: Expression | None, *, retracts: bool) -> Stage:
+def stage(scope: Grouping, where: Expression | None, *, retracts: bool) -> FlinkStage:
     """The groups, once all aggregates are known."""
-    return Stage(scope.keys, tuple(scope.calls), where, retracts)
+    return FlinkStage(scope.keys, tuple(scope.calls), where, retracts)

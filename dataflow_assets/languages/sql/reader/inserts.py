@@ -10,8 +10,8 @@ from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.bytes.layout import Layouts, Times
 from dataflow_assets.languages.sql.engine.expressions import (
-    Constant,
     Expression,
+    FlinkConstant,
     cast_to,
     columns,
     conjunction,
@@ -19,9 +19,9 @@ from dataflow_assets.languages.sql.engine.expressions import (
     lasting,
 )
 from dataflow_assets.languages.sql.engine.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
-from dataflow_assets.languages.sql.engine.plan import Cell, Output, Plan
+from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput, FlinkPlan
 from dataflow_assets.languages.sql.engine.sharing import share
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.types import NULL, STRING, assignable
 from dataflow_assets.languages.sql.engine.unnest import Unnest
 from dataflow_assets.languages.sql.reader.changelogs import (
@@ -31,19 +31,19 @@ from dataflow_assets.languages.sql.reader.changelogs import (
 )
 from dataflow_assets.languages.sql.reader.options import KAFKA
 from dataflow_assets.languages.sql.reader.relation import Relation
-from dataflow_assets.languages.sql.reader.syntax import Column, Insert
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.syntax import FlinkColumnDefinition, FlinkInsert
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.windows import check_grouped
 
-Parts = TypeVar("Parts", Stage, Unnest)
+Parts = TypeVar("Parts", FlinkStage, Unnest)
 
 
 def plan(
-    insert: Insert,
+    insert: FlinkInsert,
     relation: Relation,
-    target: Declared,
+    target: FlinkDeclared,
     settings: Mapping[str, str],
-) -> Plan:
+) -> FlinkPlan:
     """Returns what the flow does with each message. Raises Unreadable."""
     table = relation.table
     layouts = readable(insert, relation)
@@ -57,7 +57,7 @@ def plan(
     conditions = [one for one in (relation.where, key_where) if one is not None]
     parts, expressions = sharing(insert, [*conditions, *(one.expression for one in outputs)])
     computed = iter(expressions)
-    found = Plan(
+    found = FlinkPlan(
         value=layouts.value,
         key=layouts.key,
         cells=cells,
@@ -77,7 +77,7 @@ def plan(
 
 
 def sharing(
-    insert: Insert, expressions: Sequence[Expression]
+    insert: FlinkInsert, expressions: Sequence[Expression]
 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
     """Returns what expressions have in common, and the expressions over that. Raises Unreadable."""
     try:
@@ -87,13 +87,13 @@ def sharing(
         raise Unreadable(insert.place, message) from None
 
 
-def sharing_parts(insert: Insert, one: Parts) -> Parts:
+def sharing_parts(insert: FlinkInsert, one: Parts) -> Parts:
     """The same, with what its expressions have in common computed once. Raises Unreadable."""
     parts, found = sharing(insert, one.expressions)
     return replace(one.over(found), shared=parts)
 
 
-def readable(insert: Insert, relation: Relation) -> Layouts:
+def readable(insert: FlinkInsert, relation: Relation) -> Layouts:
     """Returns what the records of the table are. Raises Unreadable for a table that is not read."""
     table = relation.table
     if table.layouts is None:
@@ -103,8 +103,8 @@ def readable(insert: Insert, relation: Relation) -> Layouts:
 
 
 def outputs_of(
-    insert: Insert, relation: Relation, target: Declared, settings: Mapping[str, str]
-) -> tuple[Output, ...]:
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, settings: Mapping[str, str]
+) -> tuple[FlinkOutput, ...]:
     """The columns of the target. Raises Unreadable."""
     _check_target(insert, target)
     trims = settings.get("table.exec.sink.type-length-enforcer") == "TRIM_PAD"
@@ -125,7 +125,7 @@ def _of_deleted(relation: Relation) -> Expression | None:
     return conjunction(found)
 
 
-def _check_target(insert: Insert, target: Declared) -> None:
+def _check_target(insert: FlinkInsert, target: FlinkDeclared) -> None:
     if target.connector == KAFKA and target.changes:
         message = (
             f"the format of {target.name} is of changes, and such tables are only read: write into "
@@ -147,12 +147,12 @@ def _check_target(insert: Insert, target: Declared) -> None:
 
 
 def _outputs(
-    insert: Insert, relation: Relation, target: Declared, *, trims: bool
-) -> Iterator[Output]:
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, *, trims: bool
+) -> Iterator[FlinkOutput]:
     given = dict(_columns_in_order(insert, relation, target))
     for column in target.written_columns:
-        place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
-        yield Output(
+        place, found = given.get(column.name, (insert.place, FlinkConstant(NULL, None)))
+        yield FlinkOutput(
             column.name,
             _fit(place, found, column, target, trims=trims),
             nullable=column.nullable and column.name not in target.table.key,
@@ -162,7 +162,7 @@ def _outputs(
 
 
 def _columns_in_order(
-    insert: Insert, relation: Relation, target: Declared
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared
 ) -> Iterator[tuple[str, tuple[Place, Expression]]]:
     names = [one.name for one in target.written_columns]
     for at, name in enumerate(insert.columns):
@@ -183,7 +183,12 @@ def _columns_in_order(
 
 
 def _fit(
-    place: Place, found: Expression, column: Column, target: Declared, *, trims: bool
+    place: Place,
+    found: Expression,
+    column: FlinkColumnDefinition,
+    target: FlinkDeclared,
+    *,
+    trims: bool,
 ) -> Expression:
     wanted = column.type or STRING
     if not assignable(found.type, wanted):
@@ -201,7 +206,7 @@ def _fit(
         raise Unreadable(place, str(error)) from None
 
 
-def cells_of(table: Declared) -> Iterator[Cell]:
+def cells_of(table: FlinkDeclared) -> Iterator[Cell]:
     """Returns where the columns of a row come from."""
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
@@ -218,13 +223,13 @@ def cells_of(table: Declared) -> Iterator[Cell]:
             yield Cell(name, "key", keys[name])
 
 
-def _in_value(column: Column, table: Declared) -> bool:
+def _in_value(column: FlinkColumnDefinition, table: FlinkDeclared) -> bool:
     everything = table.text("value.fields-include", "ALL") == "ALL"
     assert table.layouts is not None  # noqa: S101
     return everything or column.name not in table.layouts.key_columns
 
 
-def times_of(target: Declared, insert: Insert) -> Times:
+def times_of(target: FlinkDeclared, insert: FlinkInsert) -> Times:
     """One way to write times for key and value."""
     if target.layouts is None:
         return "RFC-3339"

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.notes import Notes
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 _URL = re.compile(
     r"jdbc:postgresql://(?P<hosts>[^/?@\s]+)/(?P<database>[^?\s]*)(?:\?(?P<rest>.*))?"
@@ -29,7 +29,7 @@ _PARAMETERS: Mapping[str, str] = {
 """Parameters of the driver's address, as PostgreSQL's own clients call them."""
 
 
-def jdbc(table: Declared, notes: Notes) -> LoginSink | None:
+def jdbc(table: FlinkDeclared, notes: Notes) -> LoginSink | None:
     """The table as a sink; None where `notes` has got the reason."""
     before = len(notes.findings)
     found = _URL.fullmatch(table.text("url"))
@@ -49,7 +49,7 @@ def jdbc(table: Declared, notes: Notes) -> LoginSink | None:
     return _make(table, {"connection_string": SecretStr(address), **login}, notes)
 
 
-def _login(table: Declared, given: dict[str, str], notes: Notes) -> dict[str, Any]:
+def _login(table: FlinkDeclared, given: dict[str, str], notes: Notes) -> dict[str, Any]:
     """The user, and the password or where it is."""
     found: dict[str, Any] = {}
     if user := table.text("username") or given.pop("user", ""):
@@ -63,7 +63,7 @@ def _login(table: Declared, given: dict[str, str], notes: Notes) -> dict[str, An
     return found
 
 
-def _parameters(table: Declared, given: Mapping[str, str], notes: Notes) -> dict[str, str]:
+def _parameters(table: FlinkDeclared, given: Mapping[str, str], notes: Notes) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in given.items():
         if name in _PARAMETERS:
@@ -75,7 +75,7 @@ def _parameters(table: Declared, given: Mapping[str, str], notes: Notes) -> dict
     return found
 
 
-def _make(table: Declared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:
+def _make(table: FlinkDeclared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:
     key = table.table.key
     upserts: dict[str, Any] = {}
     if key:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataflow_assets.languages.sql.engine.expressions import (
     CastTo,
-    Column,
     Expression,
+    FlinkColumn,
     columns,
     lasting,
 )
@@ -26,6 +26,6 @@ def column_at(found: Expression) -> int | None:
     """
     if not columns(found) and lasting(found):
         return None
-    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, Column):
+    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, FlinkColumn):
         return found.given.at if keeps_apart(found.given.type, found.type) else OTHER
-    return found.at if isinstance(found, Column) else OTHER
+    return found.at if isinstance(found, FlinkColumn) else OTHER

@@ -8,13 +8,17 @@ from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.engine.bytes.avro_schemas import problem
-from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout, Layouts
+from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, FlinkLayout, Layouts
 from dataflow_assets.languages.sql.engine.metadata import WRITABLE
-from dataflow_assets.languages.sql.engine.types import STRING, Type
+from dataflow_assets.languages.sql.engine.types import STRING, FlinkType
 from dataflow_assets.languages.sql.reader import options as known
 from dataflow_assets.languages.sql.reader.change_formats import CHANGES, DEBEZIUM_CONFLUENT
 from dataflow_assets.languages.sql.reader.format_options import READ, Given
-from dataflow_assets.languages.sql.reader.syntax import Column, Option, Table
+from dataflow_assets.languages.sql.reader.syntax import (
+    FlinkColumnDefinition,
+    FlinkCreateTable,
+    Option,
+)
 
 _PLAIN = {known.CONFLUENT: "avro", DEBEZIUM_CONFLUENT: "avro"} | {
     one: "json" for one in CHANGES if one.endswith("-json")
@@ -24,7 +28,7 @@ _RAW = ("CHAR", "VARCHAR", "VARBINARY", "BOOLEAN", "FLOAT", "DOUBLE")
 
 
 def layouts(
-    table: Table,
+    table: FlinkCreateTable,
     connector: str,
     options: Mapping[str, Option],
     document: Document,
@@ -56,7 +60,7 @@ def layouts(
     return Layouts(value, key, key_columns, beside) if len(notes.findings) == before else None
 
 
-def _is_written(column: Column) -> bool:
+def _is_written(column: FlinkColumnDefinition) -> bool:
     return column.metadata in WRITABLE and not column.virtual
 
 
@@ -72,7 +76,9 @@ def _prefix(given: Given, connector: str) -> str:
     return "" if connector == known.KAFKA and "format" in given.options else "value"
 
 
-def _key_columns(given: Given, connector: str, columns: Mapping[str, Column]) -> tuple[str, ...]:
+def _key_columns(
+    given: Given, connector: str, columns: Mapping[str, FlinkColumnDefinition]
+) -> tuple[str, ...]:
     if connector == known.UPSERT:
         return tuple(name for name in given.table.key if name in columns)
     listed = given.text("key.fields")
@@ -129,8 +135,8 @@ def _layout(
     given: Given,
     kind: str,
     prefix: str,
-    columns: Sequence[Column],
-) -> Layout:
+    columns: Sequence[FlinkColumnDefinition],
+) -> FlinkLayout:
     is_key = prefix == "key" and bool(given.table.key)
     cut = (given.text("key.fields-prefix") or "") if prefix == "key" else ""
     names = tuple(one.name.removeprefix(cut) for one in columns)
@@ -146,7 +152,7 @@ def _layout(
     if kind in CHANGES:
         made |= {"envelope": CHANGES[kind], "primary": given.table.key}
         return ChangeLayout(plain, names, types, nullable, **made)  # type: ignore[arg-type]
-    return Layout(plain, names, types, nullable, **made)  # type: ignore[arg-type]
+    return FlinkLayout(plain, names, types, nullable, **made)  # type: ignore[arg-type]
 
 
 def _check_other_kinds(given: Given, prefix: str, kind: str) -> None:
@@ -158,7 +164,9 @@ def _check_other_kinds(given: Given, prefix: str, kind: str) -> None:
                 given.wrong(key, f"is of the format {other}, and the format is {kind}")
 
 
-def _check_types(given: Given, kind: str, columns: Sequence[Column], prefix: str) -> None:
+def _check_types(
+    given: Given, kind: str, columns: Sequence[FlinkColumnDefinition], prefix: str
+) -> None:
     what = "key" if prefix == "key" else "value"
     where = f"{prefix}.format" if prefix else "format"
     if kind == "raw" and len(columns) != 1:
@@ -169,7 +177,7 @@ def _check_types(given: Given, kind: str, columns: Sequence[Column], prefix: str
             given.wrong(where, f"the column {one.name} of type {one.type}: {found}")
 
 
-def _type_problem(kind: str, column: Type) -> str:
+def _type_problem(kind: str, column: FlinkType) -> str:
     if _PLAIN.get(kind, kind) == "avro":
         return problem(column)
     if kind == "raw" and not (column.integer or column.kind in _RAW):

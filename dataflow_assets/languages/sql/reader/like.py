@@ -7,10 +7,16 @@ from dataclasses import replace
 
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.reader.read_tables import includes, overwrites
-from dataflow_assets.languages.sql.reader.syntax import Column, Like, Option, Table, Watermark
+from dataflow_assets.languages.sql.reader.syntax import (
+    FlinkColumnDefinition,
+    FlinkCreateTable,
+    Like,
+    Option,
+    Watermark,
+)
 
 
-def merge(table: Table, other: Table) -> Table:
+def merge(table: FlinkCreateTable, other: FlinkCreateTable) -> FlinkCreateTable:
     """LIKE: what a table takes over from another one. Raises Unreadable."""
     like = table.like
     assert like is not None  # noqa: S101 - that is what this is called for
@@ -28,7 +34,9 @@ def merge(table: Table, other: Table) -> Table:
     )
 
 
-def _others(table: Table, like: Like, other: Table) -> Iterator[Column]:
+def _others(
+    table: FlinkCreateTable, like: Like, other: FlinkCreateTable
+) -> Iterator[FlinkColumnDefinition]:
     """The columns of the other table, without those that are replaced."""
     own = {one.name: one for one in table.columns}
     for one in other.columns:
@@ -41,11 +49,11 @@ def _others(table: Table, like: Like, other: Table) -> Iterator[Column]:
             raise Unreadable(like.place, f"the column {one.name} is in both tables")
 
 
-def _word(column: Column) -> str:
+def _word(column: FlinkColumnDefinition) -> str:
     return "" if column.physical else "GENERATED" if column.metadata is None else "METADATA"
 
 
-def _watermark(table: Table, like: Like, other: Table) -> Watermark | None:
+def _watermark(table: FlinkCreateTable, like: Like, other: FlinkCreateTable) -> Watermark | None:
     theirs = other.watermark if includes(like, "WATERMARKS") else None
     if table.watermark is None or theirs is None or overwrites(like, "WATERMARKS"):
         return table.watermark or theirs
@@ -53,7 +61,7 @@ def _watermark(table: Table, like: Like, other: Table) -> Watermark | None:
     raise Unreadable(like.place, f"{message} WATERMARKS")
 
 
-def _options(table: Table, like: Like, other: Table) -> tuple[Option, ...]:
+def _options(table: FlinkCreateTable, like: Like, other: FlinkCreateTable) -> tuple[Option, ...]:
     """The table's own options win, unless LIKE includes the others in so many words."""
     given = {one.key: one for one in table.options}
     if not includes(like, "OPTIONS"):
@@ -67,7 +75,7 @@ def _options(table: Table, like: Like, other: Table) -> tuple[Option, ...]:
     return tuple((theirs | given).values())
 
 
-def _takes(column: Column, table: Table) -> bool:
+def _takes(column: FlinkColumnDefinition, table: FlinkCreateTable) -> bool:
     assert table.like is not None  # noqa: S101
     if column.computed is not None:
         return includes(table.like, "GENERATED")

@@ -6,25 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dataflow_assets.languages.sql.engine.expressions import (
-    Column,
     Expression,
+    FlinkColumn,
     looked_at,
     over_others,
 )
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 
 
 def prune(
-    stages: Sequence[Stage], over: Sequence[Expression]
-) -> tuple[tuple[Stage, ...], tuple[Expression, ...]]:
+    stages: Sequence[FlinkStage], over: Sequence[Expression]
+) -> tuple[tuple[FlinkStage, ...], tuple[Expression, ...]]:
     """Stages without the columns of rankings that nobody looks at, and what is computed over them.
 
     Args:
         stages: each over the one before.
         over: what is computed over the last one.
     """
-    found: list[Stage] = []
+    found: list[FlinkStage] = []
     given = list(over)
     for stage in reversed(stages):
         kept, places = _without_unused(stage, given)
@@ -39,12 +39,12 @@ def prune(
 
 
 def _without_unused(
-    stage: Stage, over: Sequence[Expression]
-) -> tuple[Stage, Mapping[int, Expression]]:
+    stage: FlinkStage, over: Sequence[Expression]
+) -> tuple[FlinkStage, Mapping[int, Expression]]:
     """The stage, and its columns by where they were."""
     types = stage.types
     if not isinstance(stage, Ranking):
-        return stage, {at: Column(one, at) for at, one in enumerate(types)}
+        return stage, {at: FlinkColumn(one, at) for at, one in enumerate(types)}
     used = looked_at(over)
     first = len(stage.keys)
     ordered = {one.at for one in stage.order}
@@ -58,4 +58,4 @@ def _without_unused(
     places = {at: at for at in range(first)}
     places |= {first + at: first + number for at, number in new.items()}
     places[stage.number_at] = made.number_at
-    return made, {at: Column(types[at], place) for at, place in places.items()}
+    return made, {at: FlinkColumn(types[at], place) for at, place in places.items()}

@@ -8,30 +8,30 @@ from dataclasses import replace
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import ONLY, Aggregate
 from dataflow_assets.languages.sql.engine.expressions import (
-    Column,
     Expression,
-    Member,
+    FlinkColumn,
+    FlinkMember,
     call,
     conjuncts,
     looked_at,
     over_others,
 )
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.plan import Output
+from dataflow_assets.languages.sql.engine.plan import FlinkOutput
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.reader.changelogs import check_upserts
 from dataflow_assets.languages.sql.reader.key_columns import OTHER, column_at
 from dataflow_assets.languages.sql.reader.ranking import compared_to
 from dataflow_assets.languages.sql.reader.relation import Relation
-from dataflow_assets.languages.sql.reader.syntax import Insert
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.windows import implied_columns
 
 
 def by_key(
-    insert: Insert, relation: Relation, target: Declared, outputs: tuple[Output, ...]
-) -> tuple[Relation, tuple[Output, ...]]:
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, outputs: tuple[FlinkOutput, ...]
+) -> tuple[Relation, tuple[FlinkOutput, ...]]:
     """The rows by the PRIMARY KEY of the target. Raises Unreadable where several could be one row.
 
     Rows of different keys of PARTITION BY are computed apart. Where the PRIMARY KEY does not have
@@ -71,18 +71,18 @@ def _primary(relation: Relation) -> frozenset[int]:
 
 
 def _as_groups(
-    relation: Relation, outputs: tuple[Output, ...], places: Sequence[int]
-) -> tuple[Relation, tuple[Output, ...]]:
+    relation: Relation, outputs: tuple[FlinkOutput, ...], places: Sequence[int]
+) -> tuple[Relation, tuple[FlinkOutput, ...]]:
     types = relation.stages[-1].types
     expressions = [one.expression for one in outputs]
     used = sorted(looked_at(expressions) - {*places})
-    row = call("ROW", [Column(types[at], at) for at in used], Environment())
-    keys = tuple(Column(types[at], at) for at in places)
+    row = call("ROW", [FlinkColumn(types[at], at) for at in used], Environment())
+    keys = tuple(FlinkColumn(types[at], at) for at in places)
     calls = (Aggregate(ONLY, row.type, row),) if used else ()
-    made = Stage(keys, calls, relation.where, retracts=True)
-    known: dict[int, Expression] = {at: Column(types[at], n) for n, at in enumerate(places)}
-    whole = Column(row.type, len(places))
-    known |= {at: Member(types[at], whole, n) for n, at in enumerate(used)}
+    made = FlinkStage(keys, calls, relation.where, retracts=True)
+    known: dict[int, Expression] = {at: FlinkColumn(types[at], n) for n, at in enumerate(places)}
+    whole = FlinkColumn(row.type, len(places))
+    known |= {at: FlinkMember(types[at], whole, n) for n, at in enumerate(used)}
     others = over_others(expressions, known)
     outputs = tuple(
         replace(one, expression=other) for one, other in zip(outputs, others, strict=True)
@@ -96,7 +96,7 @@ def is_single(stage: Ranking, where: Expression | None) -> bool:
     return stage.most == 1 or any(one is not None and one[0] == "=" for one in pairs)
 
 
-def unique(stages: Sequence[Stage], primary: frozenset[int]) -> Iterator[frozenset[int]]:
+def unique(stages: Sequence[FlinkStage], primary: frozenset[int]) -> Iterator[frozenset[int]]:
     """Columns of the last stage's rows that no two of them have the same of.
 
     Args:
@@ -121,8 +121,8 @@ def unique(stages: Sequence[Stage], primary: frozenset[int]) -> Iterator[frozens
             yield frozenset(places[at] for at in one)
 
 
-def _taken_over(stage: Stage) -> Iterator[tuple[int, int]]:
+def _taken_over(stage: FlinkStage) -> Iterator[tuple[int, int]]:
     passed_on = [*stage.keys, *(one.argument for one in stage.calls)]
     for place, one in enumerate(passed_on):
-        if isinstance(one, Column):
+        if isinstance(one, FlinkColumn):
             yield one.at, place

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
 from dataflow_assets.languages.sql.engine.expressions import (
-    Call,
     CastTo,
-    Column,
-    Constant,
     Expression,
+    FlinkCall,
+    FlinkColumn,
+    FlinkConstant,
     conjuncts,
 )
 from dataflow_assets.languages.sql.engine.metadata import METADATA
 from dataflow_assets.languages.sql.engine.plan import Cell
-from dataflow_assets.languages.sql.engine.ranking import NUMBERED, Order, Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.ranking import NUMBERED, FlinkOrder, Ranking
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.types import BIGINT
 from dataflow_assets.languages.sql.engine.unnest import Unnest
 from dataflow_assets.languages.sql.reader.bind import Scope, bound
 from dataflow_assets.languages.sql.reader.grouping import has_map
-from dataflow_assets.languages.sql.reader.syntax import Node, Numbered, Select
+from dataflow_assets.languages.sql.reader.syntax import FlinkNumbered, Node, Select
 
 MOST = 100_000
 """The largest number of rows of a key."""
-NUMBER = Column(BIGINT, -1)
+NUMBER = FlinkColumn(BIGINT, -1)
 """Stands for the number until its place is known."""
 _ARRIVAL = ("offset", "partition")
 _FLIPPED = {">=": "<=", ">": "<", "=": "=", "<=": ">=", "<": ">"}
@@ -44,7 +44,7 @@ class Numbering:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class FlinkArrival:
     """What tells when a row came that never goes: behind its columns, and among them."""
 
     width: int
@@ -53,17 +53,17 @@ class Arrival:
     """What has made it one of several rows of the message."""
 
     @property
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[FlinkColumn]:
         """In the order in which rows come."""
         for at, name in enumerate(_ARRIVAL):
-            yield Column(METADATA[name], self.width + at, name)
+            yield FlinkColumn(METADATA[name], self.width + at, name)
         for one in self.unnests:
-            yield Column(one.types[-1], one.number_at, "number")
+            yield FlinkColumn(one.types[-1], one.number_at, "number")
 
 
 def numbering(select: Select, scope: Scope) -> Numbering | None:
     """That of a SELECT; None where there is none. Raises Unreadable."""
-    found = [one.node for one in select.items if isinstance(one.node, Numbered)]
+    found = [one.node for one in select.items if isinstance(one.node, FlinkNumbered)]
     if not found:
         return None
     if len(found) > 1:
@@ -96,7 +96,7 @@ def ranking(
     found: Numbering,
     columns: Iterable[Expression],
     where: Expression | None,
-    arrival: Arrival | None,
+    arrival: FlinkArrival | None,
     *,
     retracts: bool,
 ) -> Ranking:
@@ -112,20 +112,22 @@ def ranking(
     given: list[Expression] = []
     given += (one for one in columns if _is_stored(one, found) and one not in given)
     given += (one for one, _, _ in found.order if one not in given)
-    order = [Order(given.index(one), descending, first) for one, descending, first in found.order]
+    order = [
+        FlinkOrder(given.index(one), descending, first) for one, descending, first in found.order
+    ]
     late = _is_latest(found)
     for one in () if arrival is None else arrival.columns:
         given += () if one in given else (one,)
-        order.append(Order(given.index(one), late, not late))
+        order.append(FlinkOrder(given.index(one), late, not late))
     calls = tuple(Aggregate(NUMBERED, one.type, one) for one in given)
     return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
 
 
 def _is_stored(one: Expression, found: Numbering) -> bool:
-    return one != NUMBER and not isinstance(one, Constant) and one not in found.partition
+    return one != NUMBER and not isinstance(one, FlinkConstant) and one not in found.partition
 
 
-def arrival_cells(stage: Stage) -> Iterator[Cell]:
+def arrival_cells(stage: FlinkStage) -> Iterator[Cell]:
     """Returns what `ranking` has behind the columns of a table whose rows only come."""
     if isinstance(stage, Ranking) and not stage.retracts:
         for name in _ARRIVAL:
@@ -144,18 +146,18 @@ def _is_latest(found: Numbering) -> bool:
 def number_column(made: Ranking, one: Expression, name: str) -> Expression:
     """A column of the SELECT, over what the ranking passes on."""
     if one == NUMBER:
-        return Column(BIGINT, made.number_at, name)
+        return FlinkColumn(BIGINT, made.number_at, name)
     if one in made.keys:
-        return Column(one.type, made.keys.index(one), name)
-    if isinstance(one, Constant):
+        return FlinkColumn(one.type, made.keys.index(one), name)
+    if isinstance(one, FlinkConstant):
         return one
     at = next(at for at, call in enumerate(made.calls) if call.argument == one)
-    return Column(one.type, len(made.keys) + at, name)
+    return FlinkColumn(one.type, len(made.keys) + at, name)
 
 
 def limit_rankings(
-    stages: Sequence[Stage], where: Expression | None, place: Place
-) -> tuple[Stage, ...]:
+    stages: Sequence[FlinkStage], where: Expression | None, place: Place
+) -> tuple[FlinkStage, ...]:
     """Stages of which the last one is a ranking, with how many of its rows are of use.
 
     Raises Unreadable, at the place of ROW_NUMBER(), where the condition around it does not say so.
@@ -174,9 +176,9 @@ def limit_rankings(
 
 def _limits(stage: Ranking, where: Expression | None) -> Iterator[int]:
     for one in conjuncts(where):
-        if isinstance(one, Call) and one.name == "BETWEEN":
+        if isinstance(one, FlinkCall) and one.name == "BETWEEN":
             value, _, high = one.arguments
-            one = Call(one.type, "<=", (value, high))  # noqa: PLW2901 - the half that limits
+            one = FlinkCall(one.type, "<=", (value, high))  # noqa: PLW2901 - the half that limits
         bounded = compared_to(stage, one)
         if bounded is not None and bounded[0] in ("<", "<=", "="):
             yield bounded[1] - (bounded[0] == "<")
@@ -184,13 +186,13 @@ def _limits(stage: Ranking, where: Expression | None) -> Iterator[int]:
 
 def compared_to(stage: Ranking, one: Expression) -> tuple[str, int] | None:
     """By which operator the number is compared, and to what; None for anything else."""
-    if not isinstance(one, Call) or one.name not in _FLIPPED:
+    if not isinstance(one, FlinkCall) or one.name not in _FLIPPED:
         return None
     left, right = map(_bare, one.arguments)
     name = one.name
-    if isinstance(left, Constant):
+    if isinstance(left, FlinkConstant):
         left, right, name = right, left, _FLIPPED[name]
-    if left != Column(BIGINT, stage.number_at) or not isinstance(right, Constant):
+    if left != FlinkColumn(BIGINT, stage.number_at) or not isinstance(right, FlinkConstant):
         return None
     return (name, right.value) if isinstance(right.value, int) else None
 

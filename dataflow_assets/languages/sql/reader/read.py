@@ -14,7 +14,7 @@ from dataflow_assets.languages.common.documents import Place as Lines
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
 from dataflow_assets.languages.common.tokens import Place, Unreadable
-from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.engine.view_rows import ViewRows
@@ -26,14 +26,14 @@ from dataflow_assets.languages.sql.reader.read_statements import read_script
 from dataflow_assets.languages.sql.reader.relation import Relation
 from dataflow_assets.languages.sql.reader.several_inserts import check_apart
 from dataflow_assets.languages.sql.reader.syntax import (
-    Insert,
+    FlinkCreateTable,
+    FlinkInsert,
     Remark,
     Set,
     Statement,
-    Table,
     View,
 )
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.state.digests import PLANS
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Step
@@ -42,14 +42,14 @@ _SOURCE: Path = ("spec", "source", "config")
 _DEEP = "an expression of this file is nested too deeply: split it"
 
 
-def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
+def tables_of(text: str, file: str) -> Mapping[str, FlinkDeclared | None]:
     """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = FileState(file, text)
     try:
         script = read_script(text)
         state.broken |= script.broken
         for one in script.statements:
-            if isinstance(one, Table):
+            if isinstance(one, FlinkCreateTable):
                 declare(one, state)
     except Exception:  # noqa: BLE001 - a finding of that file, where it is read by itself
         return {}
@@ -62,14 +62,14 @@ def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
 def read(
     text: str,
     file: str,
-    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] | None = None,
+    beside: Mapping[str, Sequence[tuple[str, FlinkDeclared | None]]] | None = None,
 ) -> list[Reading]:
     """A reading for each flow, and one of findings and notes.
 
     `beside`: by their names the tables of the other files of the folder, each with its file.
     """
     state = FileState(file, text, beside=beside or {})
-    inserts: list[Insert] = []
+    inserts: list[FlinkInsert] = []
     flows: list[Reading] = []
     try:
         script = read_script(text)
@@ -77,7 +77,7 @@ def read(
         state.unclear += script.unclear
         for place, message in script.problems:
             state.wrong("SQL", place, message)
-        inserts = [one for one in script.statements if isinstance(one, Insert)]
+        inserts = [one for one in script.statements if isinstance(one, FlinkInsert)]
         flows = list(_flows(script.statements, state))
     except RecursionError:
         state.wrong("SQL", Place(1, 1), _DEEP)
@@ -96,7 +96,7 @@ def _flows(statements: Sequence[Statement], state: FileState) -> Iterator[Readin
         except Exception as error:  # noqa: BLE001 - whatever it is, the other statements go on
             place = one.option.place if isinstance(one, Set) else one.place
             state.wrong("SQL", place, f"cannot be read: {describe_unexpected(error)}")
-            state.broken |= {one.name} if isinstance(one, Table | View) else set()
+            state.broken |= {one.name} if isinstance(one, FlinkCreateTable | View) else set()
 
 
 def _read_statement(one: Statement, state: FileState) -> list[Reading]:
@@ -104,7 +104,7 @@ def _read_statement(one: Statement, state: FileState) -> list[Reading]:
         settings.apply(one.option, state, state.settings)
     elif isinstance(one, Remark):
         state.note("SQL", one.place, one.message)
-    elif isinstance(one, Table | View):
+    elif isinstance(one, FlinkCreateTable | View):
         declare(one, state)
     else:
         before = len(state.notes.findings)
@@ -120,7 +120,7 @@ def _read_statement(one: Statement, state: FileState) -> list[Reading]:
     return []
 
 
-def _flows_of(insert: Insert, state: FileState) -> Iterator[Reading]:
+def _flows_of(insert: FlinkInsert, state: FileState) -> Iterator[Reading]:
     """A flow, or with UNION ALL one for each table, unless the query takes them together."""
     what = f"INSERT INTO {insert.table}"
     relations = query_of(what, insert.query, state)
@@ -132,16 +132,16 @@ def _flows_of(insert: Insert, state: FileState) -> Iterator[Reading]:
 
 
 def _flow_of(
-    insert: Insert,
+    insert: FlinkInsert,
     relation: Relation,
-    target: Declared,
+    target: FlinkDeclared,
     state: FileState,
 ) -> Iterator[Reading]:
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
     try:
         if relation.stages:
-            made: Plan | ViewPlan = views.view(insert, relation, target, state.settings)
+            made: FlinkPlan | ViewPlan = views.view(insert, relation, target, state.settings)
         else:
             made = plan(insert, relation, target, state.settings)
         check_apart(insert, made, state.made.setdefault(target.name, []))
@@ -189,15 +189,18 @@ def _flow_of(
 
 
 def _steps(
-    insert: Insert, messages: Sequence[KafkaSource], made: Plan | ViewPlan, state: FileState
+    insert: FlinkInsert,
+    messages: Sequence[KafkaSource],
+    made: FlinkPlan | ViewPlan,
+    state: FileState,
 ) -> tuple[Step, Source]:
-    if isinstance(made, Plan):
+    if isinstance(made, FlinkPlan):
         return SqlQuery(plan=made, text=insert.text), messages[0]
     step = ViewRows(view=made, text=insert.text)
     return step, views.source(insert, messages, made, state.settings)
 
 
-def _target(what: str, insert: Insert, state: FileState) -> Declared | None:
+def _target(what: str, insert: FlinkInsert, state: FileState) -> FlinkDeclared | None:
     try:
         return state.catalog().table(insert.table, insert.table_place)
     except Unreadable as error:
@@ -206,7 +209,7 @@ def _target(what: str, insert: Insert, state: FileState) -> Declared | None:
     return None
 
 
-def _check_group(insert: Insert, table: Declared, state: FileState) -> None:
+def _check_group(insert: FlinkInsert, table: FlinkDeclared, state: FileState) -> None:
     """A second flow would begin where the first one has got to, and lack all that was before."""
     group = table.text("properties.group.id")
     mode = table.text("scan.startup.mode", "group-offsets")
@@ -224,7 +227,11 @@ def _check_group(insert: Insert, table: Declared, state: FileState) -> None:
 
 
 def _document(
-    insert: Insert, read: Sequence[Declared], target: Declared, state: FileState, name: str
+    insert: FlinkInsert,
+    read: Sequence[FlinkDeclared],
+    target: FlinkDeclared,
+    state: FileState,
+    name: str,
 ) -> StatementDocument:
     first, *others = (lines(table.table.place) for table in read)
     places: dict[Path, Lines] = {
@@ -237,7 +244,7 @@ def _document(
     return StatementDocument(state.file, f"flow {name}", places)
 
 
-def _policies(state: FileState, target: Declared, made: Plan | ViewPlan) -> Policies:
+def _policies(state: FileState, target: FlinkDeclared, made: FlinkPlan | ViewPlan) -> Policies:
     way = state.settings.get("dataflow.onRejected", "table")
     waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
     counted = isinstance(made, ViewPlan)
@@ -248,7 +255,9 @@ def _policies(state: FileState, target: Declared, made: Plan | ViewPlan) -> Poli
     )
 
 
-def _hash(insert: Insert, tables: Sequence[Declared], made: object, said: Mapping[str, str]) -> str:
+def _hash(
+    insert: FlinkInsert, tables: Sequence[FlinkDeclared], made: object, said: Mapping[str, str]
+) -> str:
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
     accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
     what = (insert.table, options, made, *accepted)  # without them as it was before there were any

@@ -19,7 +19,7 @@ from dataflow_assets.languages.sql.reader.read_literals import (
     read_time,
 )
 from dataflow_assets.languages.sql.reader.refusals import refusal
-from dataflow_assets.languages.sql.reader.syntax import Invoked, Literal, Name, Node, Star
+from dataflow_assets.languages.sql.reader.syntax import FlinkName, Invoked, Literal, Node, Star
 
 _FLAT = ("AND", "OR", "||")
 _SUBQUERY = "a subquery in an expression"
@@ -237,4 +237,4 @@ def _name(cursor: Cursor) -> Node:
             cursor.take()
             return Star(token.place, ".".join(parts))
         parts.append(cursor.name("a column"))
-    return Name(token.place, tuple(parts))
+    return FlinkName(token.place, tuple(parts))

@@ -9,7 +9,7 @@ from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
 from dataflow_assets.languages.sql.reader.read_tables import read_alias
 from dataflow_assets.languages.sql.reader.refusals import refusal
-from dataflow_assets.languages.sql.reader.syntax import Literal, Node, Unnested
+from dataflow_assets.languages.sql.reader.syntax import FlinkUnnestedJoin, Literal, Node
 
 _WORDS = (",", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _WITHOUT_ON = ((",",), ("CROSS", "JOIN"))
@@ -17,13 +17,13 @@ _OUTER = (("LEFT", "JOIN"), ("LEFT", "OUTER", "JOIN"))
 _WITH_ON = (("JOIN",), ("INNER", "JOIN"), *_OUTER)
 
 
-def read_joins(cursor: Cursor) -> Iterator[Unnested]:
+def read_joins(cursor: Cursor) -> Iterator[FlinkUnnestedJoin]:
     """The joins behind a table. Raises Unreadable for those that are not of a row with itself."""
     while cursor.next.says(*_WORDS):
         yield _join(cursor)
 
 
-def _join(cursor: Cursor) -> Unnested:
+def _join(cursor: Cursor) -> FlinkUnnestedJoin:
     ahead = cursor.copy()
     kind = _kind(ahead)
     lateral = ahead.takes("LATERAL")
@@ -44,7 +44,7 @@ def _kind(cursor: Cursor) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
+def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> FlinkUnnestedJoin:
     place = cursor.expect("UNNEST").place
     cursor.expect("(")
     given = read_expression(cursor)
@@ -57,7 +57,7 @@ def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> Unnested:
     columns = cursor.list_of(lambda it: it.name("a column")) if named else ()
     outer = kind in _OUTER
     condition = _condition(cursor, outer=outer) if kind in _WITH_ON else None
-    return Unnested(place, given, alias, columns, outer, numbered, condition)
+    return FlinkUnnestedJoin(place, given, alias, columns, outer, numbered, condition)
 
 
 def _condition(cursor: Cursor, *, outer: bool) -> Node | None:

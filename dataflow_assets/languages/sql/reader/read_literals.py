@@ -16,7 +16,7 @@ from dataflow_assets.languages.sql.engine.types import (
     INT,
     MOST_DIGITS,
     STRING,
-    Type,
+    FlinkType,
 )
 from dataflow_assets.languages.sql.engine.types import MILLIS as SECONDS_TYPE
 from dataflow_assets.languages.sql.engine.types import MONTHS as MONTHS_TYPE
@@ -36,10 +36,10 @@ def read_number(token: Token, sign: str = "") -> Literal:
         value = Decimal(sign + text)
         scale = -int(value.as_tuple().exponent)
         digits = max(len(value.as_tuple().digits), scale, 1)
-        return Literal(token.place, Type("DECIMAL", digits, scale), value)
+        return Literal(token.place, FlinkType("DECIMAL", digits, scale), value)
     whole = int(sign + text)
     if not -(2**63) <= whole < 2**63:
-        return Literal(token.place, Type("DECIMAL", len(text), 0), Decimal(whole))
+        return Literal(token.place, FlinkType("DECIMAL", len(text), 0), Decimal(whole))
     return Literal(token.place, INT if -(2**31) <= whole < 2**31 else BIGINT, whole)
 
 
@@ -61,8 +61,8 @@ def read_time(cursor: Cursor) -> Literal:
             return Literal(token.place, DATE, parsed_date(text))
         digits = len(text.partition(".")[2])
         if token.says("TIME"):
-            return Literal(token.place, Type("TIME", digits), parsed_time(text))
-        return Literal(token.place, Type("TIMESTAMP", min(digits, 6)), parsed_moment(text))
+            return Literal(token.place, FlinkType("TIME", digits), parsed_time(text))
+        return Literal(token.place, FlinkType("TIMESTAMP", min(digits, 6)), parsed_moment(text))
     except ValueError as error:
         raise Unreadable(token.place, f"{token.text.upper()}: {error}") from None
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.sql.reader.refusals import OVER
-from dataflow_assets.languages.sql.reader.syntax import Invoked, Node, Numbered, Ordered
+from dataflow_assets.languages.sql.reader.syntax import FlinkNumbered, Invoked, Node, Ordered
 
 Read = Callable[[Cursor], Node]
 
 
-def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
+def read_over(cursor: Cursor, function: Invoked, read: Read) -> FlinkNumbered:
     """Returns what is behind a function from OVER on. Raises Unreadable.
 
     Args:
@@ -32,7 +32,7 @@ def read_over(cursor: Cursor, function: Invoked, read: Read) -> Numbered:
     if cursor.next.says("ROWS", "RANGE"):
         cursor.fail("ROW_NUMBER() takes no range of rows")
     cursor.expect(")")
-    return Numbered(function.place, partition, order)
+    return FlinkNumbered(function.place, partition, order)
 
 
 def _order(cursor: Cursor, read: Read) -> Ordered:

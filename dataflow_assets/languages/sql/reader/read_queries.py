@@ -17,11 +17,11 @@ from dataflow_assets.languages.sql.reader.read_tables import (
 from dataflow_assets.languages.sql.reader.read_windows import read_window, sees_window
 from dataflow_assets.languages.sql.reader.refusals import refusal, refused_aggregate
 from dataflow_assets.languages.sql.reader.syntax import (
+    FlinkReference,
     Invoked,
     Node,
     Option,
     Query,
-    Reference,
     Select,
     Selected,
     United,
@@ -116,9 +116,9 @@ def _item(cursor: Cursor) -> Selected:
     return Selected(node)
 
 
-def _source(cursor: Cursor) -> tuple[Reference | Query | Windowed, str | None]:
+def _source(cursor: Cursor) -> tuple[FlinkReference | Query | Windowed, str | None]:
     token = cursor.next
-    source: Reference | Query | Windowed
+    source: FlinkReference | Query | Windowed
     if token.says("(") and cursor.ahead(1).says("SELECT", "("):
         cursor.take()
         source = read_query(cursor)
@@ -130,15 +130,15 @@ def _source(cursor: Cursor) -> tuple[Reference | Query | Windowed, str | None]:
     elif token.says(*_OF_ARRAYS):
         cursor.fail(refusal(token.text.upper()))
     else:
-        source = Reference(token.place, qualified_name(cursor), options=())
+        source = FlinkReference(token.place, qualified_name(cursor), options=())
     if cursor.sees("FOR"):
         cursor.fail(refusal("a temporal join"))
     options = _hint(cursor) if cursor.next.kind == "hint" else ()
     if cursor.sees("MATCH_RECOGNIZE", "("):
         cursor.fail(refusal("MATCH_RECOGNIZE"))
     alias = read_alias(cursor)
-    if isinstance(source, Reference):
-        source = Reference(source.place, source.table, alias, options)
+    if isinstance(source, FlinkReference):
+        source = FlinkReference(source.place, source.table, alias, options)
     return source, alias
 
 

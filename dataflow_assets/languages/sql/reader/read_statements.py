@@ -17,7 +17,7 @@ from dataflow_assets.languages.sql.reader.read_tables import (
 )
 from dataflow_assets.languages.sql.reader.refusals import ELSEWHERE, refusal
 from dataflow_assets.languages.sql.reader.syntax import (
-    Insert,
+    FlinkInsert,
     Option,
     Remark,
     Set,
@@ -204,7 +204,7 @@ def _view(cursor: Cursor, lines: list[str]) -> View:
     return View(place, name, columns, query, text, exists, named)
 
 
-def _insert(cursor: Cursor, lines: list[str]) -> Insert:
+def _insert(cursor: Cursor, lines: list[str]) -> FlinkInsert:
     place = cursor.expect("INSERT").place
     if cursor.sees("OVERWRITE"):
         cursor.fail("INSERT OVERWRITE is not supported, as Flink has it for no topic: INSERT INTO")
@@ -217,7 +217,7 @@ def _insert(cursor: Cursor, lines: list[str]) -> Insert:
     queries = read_united(cursor)
     _conflict(cursor)
     text = _text_between(lines, place, cursor.place)
-    return Insert(place, table, table_place, columns, queries, text, named)
+    return FlinkInsert(place, table, table_place, columns, queries, text, named)
 
 
 def _conflict(cursor: Cursor) -> None:

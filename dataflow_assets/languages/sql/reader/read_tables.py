@@ -6,7 +6,13 @@ from dataflow_assets.languages.common.cursor import RESERVED, Cursor
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
 from dataflow_assets.languages.sql.reader.read_types import read_type
-from dataflow_assets.languages.sql.reader.syntax import Column, Like, Option, Table, Watermark
+from dataflow_assets.languages.sql.reader.syntax import (
+    FlinkColumnDefinition,
+    FlinkCreateTable,
+    Like,
+    Option,
+    Watermark,
+)
 
 _WORDS = ("ALL", "CONSTRAINTS", "PARTITIONS", "DISTRIBUTION")
 _MERGED = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
@@ -16,13 +22,13 @@ class _Items:
     """What is between the parentheses of a table."""
 
     def __init__(self) -> None:
-        self.columns: list[Column] = []
+        self.columns: list[FlinkColumnDefinition] = []
         self.key: tuple[str, ...] = ()
         self.key_place: Place | None = None
         self.watermark: Watermark | None = None
 
 
-def read_table(cursor: Cursor) -> Table:
+def read_table(cursor: Cursor) -> FlinkCreateTable:
     exists = cursor.takes("IF", "NOT", "EXISTS")
     place, name = cursor.place, qualified_name(cursor)
     items = _Items()
@@ -36,7 +42,7 @@ def read_table(cursor: Cursor) -> Table:
         cursor.fail("AS SELECT is not supported: write an INSERT INTO of its own")
     if not options and like is None:
         cursor.fail(f"table {name}: WITH is missing, and so the connector")
-    return Table(
+    return FlinkCreateTable(
         place=place,
         name=name,
         columns=tuple(items.columns),
@@ -147,7 +153,7 @@ def _read_column(cursor: Cursor, items: _Items) -> None:
     if cursor.takes("AS"):
         computed = read_expression(cursor)
         _comment(cursor)
-        items.columns.append(Column(place, name, computed=computed))
+        items.columns.append(FlinkColumnDefinition(place, name, computed=computed))
         return
     kind, nullable = read_type(cursor)
     metadata, virtual = None, False
@@ -167,7 +173,7 @@ def _read_column(cursor: Cursor, items: _Items) -> None:
             cursor.expect("KEY")
             _set_key(items, at, (name,))
             _not_enforced(cursor)
-    items.columns.append(Column(place, name, kind, nullable, metadata, virtual))
+    items.columns.append(FlinkColumnDefinition(place, name, kind, nullable, metadata, virtual))
 
 
 def _comment(cursor: Cursor) -> None:

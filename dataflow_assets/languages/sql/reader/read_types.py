@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataflow_assets.errors.likely_names import did_you_mean_or
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Unreadable
-from dataflow_assets.languages.sql.engine.types import LONGEST, MOST_DIGITS, Type
+from dataflow_assets.languages.sql.engine.types import LONGEST, MOST_DIGITS, FlinkType
 
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE")
 _ALIASES = {"INTEGER": "INT", "STRING": "VARCHAR", "BYTES": "VARBINARY", "DEC": "DECIMAL"}
@@ -53,37 +53,37 @@ _ELSEWHERE = {
 _MICROS = 6
 
 
-def read_type(cursor: Cursor) -> tuple[Type, bool]:
+def read_type(cursor: Cursor) -> tuple[FlinkType, bool]:
     """A type, and whether its values may be null. Raises Unreadable."""
     found = _type(cursor)
     while cursor.next.says("ARRAY") and not cursor.ahead(1).says("<"):
         cursor.take()
-        found = Type("ARRAY", items=(found,))
+        found = FlinkType("ARRAY", items=(found,))
     if cursor.takes("NOT", "NULL"):
         return found, False
     cursor.takes("NULL")
     return found, True
 
 
-def _type(cursor: Cursor) -> Type:
+def _type(cursor: Cursor) -> FlinkType:
     token = cursor.next
     if token.kind != "word":
         cursor.fail(f"expected a type, found {token}")
     cursor.take()
     word = token.text.upper()
     if word in ("STRING", "BYTES"):
-        return Type(_ALIASES[word], LONGEST)
+        return FlinkType(_ALIASES[word], LONGEST)
     kind = _ALIASES.get(word, word)
     if kind == "DOUBLE":
         cursor.takes("PRECISION")
     if kind in _PLAIN:
-        return Type(kind)
+        return FlinkType(kind)
     if kind in ("DECIMAL", "NUMERIC"):
         return _decimal(cursor)
     if kind in ("CHAR", "VARCHAR"):
-        return Type(kind, _length(cursor))
+        return FlinkType(kind, _length(cursor))
     if kind in ("BINARY", "VARBINARY"):
-        return Type("VARBINARY", _length(cursor), fixed=kind == "BINARY")
+        return FlinkType("VARBINARY", _length(cursor), fixed=kind == "BINARY")
     if kind in ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
         return _moment(cursor, kind)
     if kind in ("ARRAY", "MAP", "ROW"):
@@ -102,7 +102,7 @@ def _length(cursor: Cursor) -> int:
     return found
 
 
-def _decimal(cursor: Cursor) -> Type:
+def _decimal(cursor: Cursor) -> FlinkType:
     place = cursor.place
     digits, scale = 10, 0
     if cursor.takes("("):
@@ -112,10 +112,10 @@ def _decimal(cursor: Cursor) -> Type:
         cursor.expect(")")
     if not 1 <= digits <= MOST_DIGITS or scale > digits:
         raise Unreadable(place, f"a DECIMAL has 1 to {MOST_DIGITS} digits, its fraction no more")
-    return Type("DECIMAL", digits, scale)
+    return FlinkType("DECIMAL", digits, scale)
 
 
-def _moment(cursor: Cursor, kind: str) -> Type:
+def _moment(cursor: Cursor, kind: str) -> FlinkType:
     place = cursor.place
     digits = 0 if kind == "TIME" else _MICROS
     if cursor.takes("("):
@@ -129,10 +129,10 @@ def _moment(cursor: Cursor, kind: str) -> Type:
         cursor.takes("WITHOUT", "TIME", "ZONE")
     if digits > _MICROS:
         raise Unreadable(place, f"at most {_MICROS} digits of a second are kept, not {digits}")
-    return Type(kind, digits)
+    return FlinkType(kind, digits)
 
 
-def _nested_type(cursor: Cursor, kind: str) -> Type:
+def _nested_type(cursor: Cursor, kind: str) -> FlinkType:
     closing = ")" if kind == "ROW" and cursor.next.says("(") else ">"
     cursor.expect("<", "(") if kind == "ROW" else cursor.expect("<")
     names, items = [], []
@@ -147,4 +147,4 @@ def _nested_type(cursor: Cursor, kind: str) -> Type:
     cursor.expect(closing)
     if len(items) != {"ARRAY": 1, "MAP": 2}.get(kind, len(items)):
         cursor.fail(f"{kind} takes {'one type' if kind == 'ARRAY' else 'two types'}")
-    return Type(kind, items=tuple(items), names=tuple(names))
+    return FlinkType(kind, items=tuple(items), names=tuple(names))

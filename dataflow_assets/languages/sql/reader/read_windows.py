@@ -9,7 +9,7 @@ from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
 from dataflow_assets.languages.sql.reader.read_tables import qualified_name
 from dataflow_assets.languages.sql.reader.refusals import refusal
-from dataflow_assets.languages.sql.reader.syntax import Literal, Name, Reference, Windowed
+from dataflow_assets.languages.sql.reader.syntax import FlinkName, FlinkReference, Literal, Windowed
 
 LENGTHS: Mapping[str, Sequence[str]] = {
     "TUMBLE": ("SIZE",),
@@ -54,11 +54,11 @@ def _argument_name(cursor: Cursor, *names: str) -> str | None:
     return None
 
 
-def _table(cursor: Cursor) -> Reference:
+def _table(cursor: Cursor) -> FlinkReference:
     _argument_name(cursor, "DATA")
     place = cursor.expect("TABLE").place
     bracket = cursor.takes("(")
-    found = Reference(place, qualified_name(cursor))
+    found = FlinkReference(place, qualified_name(cursor))
     if bracket:
         cursor.expect(")")
     if cursor.sees("PARTITION"):
@@ -67,11 +67,11 @@ def _table(cursor: Cursor) -> Reference:
     return found
 
 
-def _column(cursor: Cursor) -> Name:
+def _column(cursor: Cursor) -> FlinkName:
     _argument_name(cursor, "TIMECOL")
     cursor.expect("DESCRIPTOR")
     cursor.expect("(")
-    found = Name(cursor.place, (cursor.name("a column"),))
+    found = FlinkName(cursor.place, (cursor.name("a column"),))
     cursor.expect(")")
     return found
 

@@ -12,12 +12,12 @@ from dataflow_assets.languages.common.client_security import field_or_reference
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.reader.change_formats import DEBEZIUM_CONFLUENT
 from dataflow_assets.languages.sql.reader.options import CONFLUENT, KAFKA
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 _URLS = ("url", "schema-registry.url")
 
 
-def registry(table: Declared, notes: Notes) -> SchemaRegistry | None:
+def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
     """None where the table needs none, or `notes` has got the reason."""
     starts = list(_starts(table))
     if not starts:
@@ -38,7 +38,7 @@ def registry(table: Declared, notes: Notes) -> SchemaRegistry | None:
         return None
 
 
-def _starts(table: Declared) -> Iterator[str]:
+def _starts(table: FlinkDeclared) -> Iterator[str]:
     for name, start in (("value.format", "value."), ("key.format", "key."), ("format", "")):
         found = table.text(name)
         named = found in (CONFLUENT, DEBEZIUM_CONFLUENT)
@@ -46,7 +46,7 @@ def _starts(table: Declared) -> Iterator[str]:
             yield f"{start}{found}"
 
 
-def _url(table: Declared, start: str, notes: Notes) -> str | None:
+def _url(table: FlinkDeclared, start: str, notes: Notes) -> str | None:
     urls = [table.text(f"{start}.{name}") for name in _URLS if table.text(f"{start}.{name}")]
     if not urls:
         where = (table.document, f"{start}.url")
@@ -55,7 +55,7 @@ def _url(table: Declared, start: str, notes: Notes) -> str | None:
     return urls[0]
 
 
-def _login(table: Declared, start: str, notes: Notes) -> dict[str, Any]:
+def _login(table: FlinkDeclared, start: str, notes: Notes) -> dict[str, Any]:
     user_info, token = f"{start}.basic-auth.user-info", f"{start}.bearer-auth.token"
     found: dict[str, Any] = {}
     if text := table.text(user_info):

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.expressions import Expression
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.unnest import Unnest
-from dataflow_assets.languages.sql.engine.windows import Windows
+from dataflow_assets.languages.sql.engine.windows import FlinkWindows
 from dataflow_assets.languages.sql.reader.bind import Scope
 from dataflow_assets.languages.sql.reader.ranking import limit_rankings
 from dataflow_assets.languages.sql.reader.syntax import View
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.windows import BOUNDS
 
 Refused = Sequence[tuple[Place, str]]
 
 
-class Refusals(Exception):
+class FlinkRefusals(Exception):
     """Parts of a query that are understood, and cannot run."""
 
     def __init__(self, found: Refused) -> None:
@@ -32,15 +32,15 @@ class Refusals(Exception):
 class Relation:
     """Rows: columns of them, over the rows of a table of which a condition holds."""
 
-    table: Declared
+    table: FlinkDeclared
     columns: tuple[tuple[str, Expression], ...]
     places: tuple[Place, ...] = ()
     """Where each column is written."""
     where: Expression | None = None
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[FlinkStage, ...] = ()
     """What GROUP BY, DISTINCT and ROW_NUMBER() have made of the rows: columns and condition are
     over the rows of the last one."""
-    windows: Windows | None = None
+    windows: FlinkWindows | None = None
     """Of the rows of the table, whose columns are behind those of the table."""
     unnests: tuple[Unnest, ...] = ()
     """What makes several rows of one; their columns are behind those of the table and of its
@@ -56,7 +56,7 @@ class Relation:
     """Where a ROW_NUMBER() is, as long as the condition may still say how many rows it is about."""
 
     @property
-    def tables(self) -> tuple[Declared, ...]:
+    def tables(self) -> tuple[FlinkDeclared, ...]:
         return tuple(one.table for one in self.united) or (self.table,)
 
     @property
@@ -85,10 +85,10 @@ Rows = tuple[Relation, Scope]
 
 
 @dataclass(frozen=True)
-class Catalog:
+class FlinkCatalog:
     """What can be read, by name."""
 
-    tables: Mapping[str, Declared]
+    tables: Mapping[str, FlinkDeclared]
     views: Mapping[str, tuple[View, tuple[Relation, ...]]]
     """Each with its rows, which are found out once, where the view is declared."""
     broken: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class Catalog:
     unusable: Mapping[str, str] = field(default_factory=dict)
     """By the name of a table of another file why it cannot be used."""
 
-    def table(self, name: str, place: Place) -> Declared:
+    def table(self, name: str, place: Place) -> FlinkDeclared:
         found = self.tables.get(name)
         if found is not None:
             return found

@@ -7,41 +7,46 @@ from dataclasses import replace
 
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.expressions import (
-    Column,
     Expression,
+    FlinkColumn,
     conjunction,
     conjuncts,
 )
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.sharing import unify
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.reader.bind import Named, Scope, bound
 from dataflow_assets.languages.sql.reader.group_windows import over_windows
 from dataflow_assets.languages.sql.reader.grouping import grouping, has_map, is_grouped, stage
 from dataflow_assets.languages.sql.reader.ranking import (
     NUMBER,
-    Arrival,
+    FlinkArrival,
     Numbering,
     number_column,
     numbering,
     ranking,
 )
-from dataflow_assets.languages.sql.reader.relation import Catalog, Refusals, Relation, Rows
+from dataflow_assets.languages.sql.reader.relation import (
+    FlinkCatalog,
+    FlinkRefusals,
+    Relation,
+    Rows,
+)
 from dataflow_assets.languages.sql.reader.syntax import (
-    Name,
+    FlinkName,
+    FlinkNumbered,
+    FlinkReference,
+    FlinkUnnestedJoin,
     Node,
-    Numbered,
     Query,
-    Reference,
     Select,
     Selected,
     Star,
     United,
-    Unnested,
     View,
     Windowed,
 )
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.unions import alike, as_one
 from dataflow_assets.languages.sql.reader.unnesting import columns as unnested_columns
 from dataflow_assets.languages.sql.reader.unnesting import unnest
@@ -49,7 +54,9 @@ from dataflow_assets.languages.sql.reader.windows import closing, windows
 from dataflow_assets.languages.sql.reader.windows import columns as window_columns
 
 
-def relations(query: Query, catalog: Catalog, environment: Environment) -> tuple[Relation, ...]:
+def relations(
+    query: Query, catalog: FlinkCatalog, environment: Environment
+) -> tuple[Relation, ...]:
     """The rows of a query: of several tables where UNION ALL is between them.
 
     Raises Unreadable, or Refusals.
@@ -57,7 +64,7 @@ def relations(query: Query, catalog: Catalog, environment: Environment) -> tuple
     if isinstance(query, United):
         return alike([(one, relations(one, catalog, environment)) for one in query.queries])
     if query.refused:
-        raise Refusals(query.refused)
+        raise FlinkRefusals(query.refused)
     select = over_windows(query)
     sources = [_narrow(select, *one) for one in _sources(select, catalog, environment)]
     if len(sources) > 1 and _keeps(select):
@@ -73,7 +80,7 @@ def _narrow(select: Select, source: Relation, scope: Scope) -> Rows:
 
 
 def _keeps(select: Select) -> bool:
-    numbered_by = any(isinstance(one.node, Numbered) for one in select.items)
+    numbered_by = any(isinstance(one.node, FlinkNumbered) for one in select.items)
     return is_grouped(select) or select.distinct is not None or numbered_by
 
 
@@ -105,7 +112,7 @@ def _group(select: Select, source: Relation, scope: Scope) -> Relation:
     return found if numbers is None else _rank(found, numbers)
 
 
-def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) -> Relation:
+def _in_windows(place: Place, found: Relation, source: Relation, made: FlinkStage) -> Relation:
     """With one more stage, whose groups are final with the window that they are in."""
     stages = source.stages
     inside = bool(source.bounds) and set(source.bounds[:2]) <= set(made.keys)
@@ -113,7 +120,7 @@ def _in_windows(place: Place, found: Relation, source: Relation, made: Stage) ->
         return replace(found, stages=(*stages, made), bounds=())
     window = closing(made.keys, source.bounds, source.windows, place)
     kept = [one for one in source.bounds if one in made.keys]
-    bounds = tuple(Column(one.type, made.keys.index(one)) for one in kept)
+    bounds = tuple(FlinkColumn(one.type, made.keys.index(one)) for one in kept)
     return replace(found, stages=(*stages, replace(made, window=window)), bounds=bounds)
 
 
@@ -129,7 +136,7 @@ def _rank(source: Relation, found: Numbering) -> Relation:
         )
         raise Unreadable(found.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
-    arrived = None if source.stages or changes else Arrival(source.width, source.unnests)
+    arrived = None if source.stages or changes else FlinkArrival(source.width, source.unnests)
     made = ranking(found, columns, source.where, arrived, retracts=changes)
     passed_on = tuple((name, number_column(made, one, name)) for name, one in source.columns)
     rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
@@ -143,8 +150,8 @@ def _distinct(place: Place, source: Relation) -> Relation:
             raise Unreadable(place, f"DISTINCT: {name} is {one.type}, which cannot be compared")
     keys: list[Expression] = []
     keys += (one for _, one in source.columns if one not in keys)
-    made = Stage(tuple(keys), (), source.where, retracts=source.changes)
-    columns = [(name, Column(one.type, keys.index(one), name)) for name, one in source.columns]
+    made = FlinkStage(tuple(keys), (), source.where, retracts=source.changes)
+    columns = [(name, FlinkColumn(one.type, keys.index(one), name)) for name, one in source.columns]
     return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, made)
 
 
@@ -162,17 +169,19 @@ def _condition(node: Node, scope: Scope, clause: str) -> Expression:
     return found
 
 
-def _sources(select: Select, catalog: Catalog, environment: Environment) -> list[Rows]:
+def _sources(select: Select, catalog: FlinkCatalog, environment: Environment) -> list[Rows]:
     source = select.source
     if isinstance(source, Windowed):
         return [_window(source, select.alias, catalog, environment)]
-    if isinstance(source, Reference):
+    if isinstance(source, FlinkReference):
         return _rows_of(source, catalog, environment)
     found = relations(source, catalog, environment)
     return [(one, _scope(one, select.alias, environment)) for one in found]
 
 
-def _window(node: Windowed, alias: str | None, catalog: Catalog, environment: Environment) -> Rows:
+def _window(
+    node: Windowed, alias: str | None, catalog: FlinkCatalog, environment: Environment
+) -> Rows:
     """Rows once for each window that they are in."""
     (relation, scope), *others = _rows_of(node.table, catalog, environment)
     if others or relation.stages or relation.windows is not None or relation.unnests:
@@ -193,7 +202,7 @@ def _window(node: Windowed, alias: str | None, catalog: Catalog, environment: En
     return relation, _scope(relation, alias or node.table.table, environment)
 
 
-def _unnest(node: Unnested, relation: Relation, scope: Scope) -> Rows:
+def _unnest(node: FlinkUnnestedJoin, relation: Relation, scope: Scope) -> Rows:
     """Rows once for each of their items."""
     if relation.stages:
         message = (
@@ -215,7 +224,7 @@ def _unnest(node: Unnested, relation: Relation, scope: Scope) -> Rows:
     return _filter(found, node.condition, scope, "ON"), scope
 
 
-def _rows_of(source: Reference, catalog: Catalog, environment: Environment) -> list[Rows]:
+def _rows_of(source: FlinkReference, catalog: FlinkCatalog, environment: Environment) -> list[Rows]:
     if source.table in catalog.views:
         view, rows = catalog.views[source.table]
         found = [_rename(one, view) for one in rows]
@@ -239,7 +248,7 @@ def _rename(relation: Relation, view: View) -> Relation:
     return replace(relation, columns=tuple((name, one) for name, (_, one) in pairs))
 
 
-def _table(source: Reference, catalog: Catalog) -> Declared:
+def _table(source: FlinkReference, catalog: FlinkCatalog) -> FlinkDeclared:
     if source.options:
         raise Unreadable(source.place, "hints are not supported: set the options in the table")
     return catalog.table(source.table, source.place)
@@ -251,7 +260,7 @@ def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expressi
             scope.whole(item.node)
             yield from ((one, item.node.place) for one in _star(item.node, scope))
         else:
-            found = NUMBER if isinstance(item.node, Numbered) else bound(item.node, scope)
+            found = NUMBER if isinstance(item.node, FlinkNumbered) else bound(item.node, scope)
             yield (_name(item, number), found), item.node.place
 
 
@@ -265,4 +274,4 @@ def _star(node: Star, scope: Scope) -> Named:
 def _name(item: Selected, number: int) -> str:
     if item.alias:
         return item.alias
-    return item.node.parts[-1] if isinstance(item.node, Name) else f"EXPR${number}"
+    return item.node.parts[-1] if isinstance(item.node, FlinkName) else f"EXPR${number}"

@@ -10,7 +10,7 @@ from dataflow_assets.connectors.kafka.values import Begin, End
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.sql.reader.options import UPSERT
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 _STARTUP, _BOUNDED = "scan.startup", "scan.bounded"
 _STARTS = {
@@ -26,7 +26,7 @@ _OFFSET = re.compile(r"\s*partition:([0-9]{1,9})\s*,\s*offset:([0-9]{1,18})\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def begin(table: Declared, notes: Notes) -> tuple[dict[str, Any], Begin | None]:
+def begin(table: FlinkDeclared, notes: Notes) -> tuple[dict[str, Any], Begin | None]:
     """The fields of a source that say where a flow without a checkpoint begins, or its offsets."""
     if table.connector == UPSERT:
         return {"starting_offsets": "earliest"}, None
@@ -42,7 +42,7 @@ def begin(table: Declared, notes: Notes) -> tuple[dict[str, Any], Begin | None]:
     return found, None if offsets is None else Begin(offsets)
 
 
-def end(table: Declared, notes: Notes) -> End | None:
+def end(table: FlinkDeclared, notes: Notes) -> End | None:
     """Returns the place where a flow ends for ever."""
     key = f"{_BOUNDED}.mode"
     mode = table.text(key, "unbounded")
@@ -60,7 +60,7 @@ def end(table: Declared, notes: Notes) -> End | None:
 
 
 def _start_of(
-    table: Declared, start: str, mode: str, notes: Notes
+    table: FlinkDeclared, start: str, mode: str, notes: Notes
 ) -> tuple[int | None, dict[int, int] | None]:
     """The time or the offsets that a mode needs; `notes` gets what is wrong with them."""
     time, offsets = f"{start}.timestamp-millis", f"{start}.specific-offsets"
@@ -72,7 +72,7 @@ def _start_of(
     return None, _offsets(table, offsets, notes) if mode == "specific-offsets" else None
 
 
-def _millis(table: Declared, key: str, notes: Notes) -> int | None:
+def _millis(table: FlinkDeclared, key: str, notes: Notes) -> int | None:
     text = table.text(key)
     if _MILLIS.fullmatch(text):
         return int(text)
@@ -80,7 +80,7 @@ def _millis(table: Declared, key: str, notes: Notes) -> int | None:
     return None
 
 
-def _offsets(table: Declared, key: str, notes: Notes) -> dict[int, int] | None:
+def _offsets(table: FlinkDeclared, key: str, notes: Notes) -> dict[int, int] | None:
     text = table.text(key)
     found = [_OFFSET.fullmatch(part) for part in text.split(";") if part.strip()]
     pairs = [(int(one[1]), int(one[2])) for one in found if one]

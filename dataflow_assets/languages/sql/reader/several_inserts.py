@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.expressions import (
-    Call,
     CastTo,
-    Column,
-    Constant,
     Expression,
+    FlinkCall,
+    FlinkColumn,
+    FlinkConstant,
     Shared,
     compile_expression,
     lasting,
@@ -20,24 +20,24 @@ from dataflow_assets.languages.sql.engine.expressions import (
 )
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
-from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.reader.syntax import Insert
+from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
 
-Known = dict[tuple[int, int], Constant | None]
+Known = dict[tuple[int, int], FlinkConstant | None]
 """Of expressions, by the number of stages below them and by identity."""
 
 
 class Made(NamedTuple):
     """An INSERT that was read."""
 
-    insert: Insert
-    plan: Plan | ViewPlan
+    insert: FlinkInsert
+    plan: FlinkPlan | ViewPlan
 
 
-def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> None:
+def check_apart(insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[Made]) -> None:
     """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
 
     Rows of queries with state, and of tables of upserts, are replaced and deleted by their keys,
@@ -56,7 +56,7 @@ def check_apart(insert: Insert, made: Plan | ViewPlan, others: list[Made]) -> No
     others.append(Made(insert, made))
 
 
-def reason(made: Plan | ViewPlan) -> str:
+def reason(made: FlinkPlan | ViewPlan) -> str:
     """Why an INSERT that collides with another one is refused, and what to write instead."""
     key = ", ".join(one.name for one in made.outputs if one.key)
     same = f"PRIMARY KEY ({key})" if key else "PRIMARY KEY"
@@ -67,30 +67,30 @@ def reason(made: Plan | ViewPlan) -> str:
     )
 
 
-def collide(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
+def collide(made: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
     """Whether a row of one could replace, or delete, a row of the other one in the same table."""
     return (_changes(made) or _changes(other)) and not _apart(made, other)
 
 
-def _changes(made: Plan | ViewPlan) -> bool:
-    if isinstance(made, Plan):
+def _changes(made: FlinkPlan | ViewPlan) -> bool:
+    if isinstance(made, FlinkPlan):
         return made.changelog
     return any(one.key for one in made.outputs)
 
 
-def _apart(made: Plan | ViewPlan, other: Plan | ViewPlan) -> bool:
+def _apart(made: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
     mine, theirs = dict(_constants(made)), dict(_constants(other))
     return any(name in theirs and _differ(theirs[name], one) for name, one in mine.items())
 
 
-def _differ(one: Constant, other: Constant) -> bool:
+def _differ(one: FlinkConstant, other: FlinkConstant) -> bool:
     """Also as the same table may store both; types of two kinds are not compared."""
     a, b = one.type, other.type
     alike = a.kind == b.kind or (a.numeric and b.numeric) or (a.text and b.text)
     return alike and one.value != other.value and str(one.value) != str(other.value)
 
 
-def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
+def _constants(made: FlinkPlan | ViewPlan) -> Iterator[tuple[str, FlinkConstant]]:
     stages = made.stages if isinstance(made, ViewPlan) else ()
     known: Known = {}
     for one in made.outputs:
@@ -100,8 +100,8 @@ def _constants(made: Plan | ViewPlan) -> Iterator[tuple[str, Constant]]:
 
 
 def _constant(
-    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
-) -> Constant | None:
+    one: Expression, shared: Sequence[Expression], stages: Sequence[FlinkStage], known: Known
+) -> FlinkConstant | None:
     """A constant, computed; None where a record, the present or the zone of the flow decides.
 
     Args:
@@ -117,13 +117,13 @@ def _constant(
 
 
 def _compute(
-    one: Expression, shared: Sequence[Expression], stages: Sequence[Stage], known: Known
-) -> Constant | None:
-    if isinstance(one, Constant):
+    one: Expression, shared: Sequence[Expression], stages: Sequence[FlinkStage], known: Known
+) -> FlinkConstant | None:
+    if isinstance(one, FlinkConstant):
         return one
     if isinstance(one, Shared):
         return _constant(shared[one.at], shared, stages, known)
-    if isinstance(one, Column):
+    if isinstance(one, FlinkColumn):
         inner = _passed_on(stages[-1]).get(one.at) if stages else None
         return None if inner is None else _constant(inner, stages[-1].shared, stages[:-1], known)
     results = [_constant(inner, shared, stages, known) for inner in operands(one)]
@@ -134,10 +134,10 @@ def _compute(
         return None
     if isinstance(one, CastTo):
         return _evaluate(replace(one, given=given[0]))
-    return _evaluate(replace(one, arguments=tuple(given))) if isinstance(one, Call) else None
+    return _evaluate(replace(one, arguments=tuple(given))) if isinstance(one, FlinkCall) else None
 
 
-def _passed_on(stage: Stage) -> Mapping[int, Expression]:
+def _passed_on(stage: FlinkStage) -> Mapping[int, Expression]:
     found = dict(enumerate(stage.keys))
     if isinstance(stage, Ranking):
         arguments = enumerate((one.argument for one in stage.calls), len(stage.keys))
@@ -145,8 +145,8 @@ def _passed_on(stage: Stage) -> Mapping[int, Expression]:
     return found
 
 
-def _evaluate(one: Expression) -> Constant | None:
+def _evaluate(one: Expression) -> FlinkConstant | None:
     try:
-        return Constant(one.type, compile_expression(one, Environment())(()))
+        return FlinkConstant(one.type, compile_expression(one, Environment())(()))
     except NO_VALUE:
         return None

@@ -14,7 +14,7 @@ from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.sql.engine.plan import Plan
+from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.engine.view_rows import ViewRows
@@ -24,8 +24,8 @@ _NAME: Path = ("metadata", "name")
 _NAMED = 3
 
 
-class _Insert(NamedTuple):
-    made: Plan | ViewPlan
+class _PlannedInsert(NamedTuple):
+    made: FlinkPlan | ViewPlan
     document: Document
 
 
@@ -37,11 +37,11 @@ def overwriting(flows: Sequence[tuple[Flow, Document]]) -> Iterator[tuple[Docume
     Args:
         flows: with the names that connections give them; those of other languages are left out.
     """
-    by_target: dict[Address, list[_Insert]] = {}
+    by_target: dict[Address, list[_PlannedInsert]] = {}
     for flow, document in flows:
         if (made := _plan(flow)) is not None:
             for branch in flow.branches:
-                by_target.setdefault(branch.address, []).append(_Insert(made, document))
+                by_target.setdefault(branch.address, []).append(_PlannedInsert(made, document))
     for address, inserts in by_target.items():
         for one in inserts:
             others = [
@@ -51,7 +51,7 @@ def overwriting(flows: Sequence[tuple[Flow, Document]]) -> Iterator[tuple[Docume
                 yield one.document, one.document.finding(_NAME, _message(one.made, address, others))
 
 
-def _plan(flow: Flow) -> Plan | ViewPlan | None:
+def _plan(flow: Flow) -> FlinkPlan | ViewPlan | None:
     for one in flow.transformations:
         if isinstance(one.step, ViewRows):
             return one.step.view
@@ -60,7 +60,7 @@ def _plan(flow: Flow) -> Plan | ViewPlan | None:
     return None
 
 
-def _message(made: Plan | ViewPlan, address: Address, others: list[Document]) -> str:
+def _message(made: FlinkPlan | ViewPlan, address: Address, others: list[Document]) -> str:
     named = (f"{one.file}:{one.places[()].line}" for one in islice(others, _NAMED))
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
     return f"the INSERT in {', '.join(named)}{more} writes into {address.name} too, {reason(made)}"

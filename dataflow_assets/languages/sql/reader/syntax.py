@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataflow_assets.languages.common.tokens import Place
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 
 @dataclass(frozen=True)
@@ -15,12 +15,12 @@ class Literal:
     """A value."""
 
     place: Place
-    type: Type
+    type: FlinkType
     value: Any
 
 
 @dataclass(frozen=True)
-class Name:
+class FlinkName:
     """A column: `a`, `t.a`, `a.b`."""
 
     place: Place
@@ -53,7 +53,7 @@ class Casting:
 
     place: Place
     given: Node
-    type: Type
+    type: FlinkType
     tries: bool = False
 
 
@@ -67,7 +67,7 @@ class Ordered:
 
 
 @dataclass(frozen=True)
-class Numbered:
+class FlinkNumbered:
     """ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)."""
 
     place: Place
@@ -75,7 +75,7 @@ class Numbered:
     order: tuple[Ordered, ...]
 
 
-Node = Literal | Name | Star | Invoked | Casting | Numbered
+Node = Literal | FlinkName | Star | Invoked | Casting | FlinkNumbered
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Column:
+class FlinkColumnDefinition:
     """A column of a table."""
 
     place: Place
     name: str
-    type: Type | None = None
+    type: FlinkType | None = None
     """None: computed."""
     nullable: bool = True
     metadata: str | None = None
@@ -128,12 +128,12 @@ class Like:
 
 
 @dataclass(frozen=True)
-class Table:
+class FlinkCreateTable:
     """CREATE TABLE."""
 
     place: Place
     name: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[FlinkColumnDefinition, ...] = ()
     key: tuple[str, ...] = ()
     key_place: Place | None = None
     watermark: Watermark | None = None
@@ -152,7 +152,7 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Reference:
+class FlinkReference:
     """A table of FROM."""
 
     place: Place
@@ -168,8 +168,8 @@ class Windowed:
 
     place: Place
     kind: str
-    table: Reference
-    column: Name
+    table: FlinkReference
+    column: FlinkName
     """Of DESCRIPTOR."""
     intervals: Mapping[str, Literal]
     """By their names: SIZE, SLIDE, STEP, OFFSET."""
@@ -177,7 +177,7 @@ class Windowed:
 
 
 @dataclass(frozen=True)
-class Unnested:
+class FlinkUnnestedJoin:
     """A join of a row with the items of an array, or of a map, of its own."""
 
     place: Place
@@ -199,7 +199,7 @@ class Select:
 
     place: Place
     items: tuple[Selected, ...]
-    source: Reference | Select | United | Windowed
+    source: FlinkReference | Select | United | Windowed
     alias: str | None = None
     """Of a subquery in FROM."""
     where: Node | None = None
@@ -210,7 +210,7 @@ class Select:
     """Where DISTINCT is."""
     refused: tuple[tuple[Place, str], ...] = ()
     """What is part of Flink's grammar, and cannot run yet: where it is, and the sentence."""
-    unnested: tuple[Unnested, ...] = ()
+    unnested: tuple[FlinkUnnestedJoin, ...] = ()
     """The joins of FROM, in their order."""
 
 
@@ -240,7 +240,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Insert:
+class FlinkInsert:
     """INSERT INTO."""
 
     place: Place
@@ -260,7 +260,7 @@ class Insert:
         return self.queries[0]
 
     @property
-    def parts(self) -> tuple[Insert, ...]:
+    def parts(self) -> tuple[FlinkInsert, ...]:
         return tuple(replace(self, queries=(one,)) for one in self.queries)
 
 
@@ -279,4 +279,4 @@ class Remark:
     message: str
 
 
-Statement = Table | View | Insert | Set | Remark
+Statement = FlinkCreateTable | View | FlinkInsert | Set | Remark

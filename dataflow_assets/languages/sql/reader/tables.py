@@ -14,8 +14,8 @@ from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.tokens import Place
 from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layouts
-from dataflow_assets.languages.sql.engine.expressions import Column as Cell
 from dataflow_assets.languages.sql.engine.expressions import Expression
+from dataflow_assets.languages.sql.engine.expressions import FlinkColumn as Cell
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.metadata import METADATA, OF_CHANGES
 from dataflow_assets.languages.sql.engine.types import STRING
@@ -25,13 +25,17 @@ from dataflow_assets.languages.sql.reader.change_formats import CHANGE_FORMATS, 
 from dataflow_assets.languages.sql.reader.column_problems import column_problems
 from dataflow_assets.languages.sql.reader.layouts import layouts
 from dataflow_assets.languages.sql.reader.settings import milliseconds
-from dataflow_assets.languages.sql.reader.syntax import Column, Option, Table
+from dataflow_assets.languages.sql.reader.syntax import (
+    FlinkColumnDefinition,
+    FlinkCreateTable,
+    Option,
+)
 
 _BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
 
 @dataclass(frozen=True)
-class Buffer:
+class FlinkBuffer:
     """What `sink.buffer-flush.*` say."""
 
     rows: int
@@ -41,10 +45,10 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Declared:
+class FlinkDeclared:
     """A table that can be used."""
 
-    table: Table
+    table: FlinkCreateTable
     connector: str
     options: Mapping[str, Option]
     document: documents.Document = field(repr=False)
@@ -57,7 +61,7 @@ class Declared:
         return self.table.name
 
     @property
-    def stored_columns(self) -> tuple[Column, ...]:
+    def stored_columns(self) -> tuple[FlinkColumnDefinition, ...]:
         """The columns of a row as it is read: without computed ones."""
         return tuple(one for one in self.table.columns if one.computed is None)
 
@@ -68,12 +72,12 @@ class Declared:
         return self.connector == known.UPSERT or captured
 
     @property
-    def physical(self) -> tuple[Column, ...]:
+    def physical(self) -> tuple[FlinkColumnDefinition, ...]:
         """The columns that are in the bytes of records, or in a table of a database."""
         return tuple(one for one in self.table.columns if one.physical)
 
     @property
-    def written_columns(self) -> tuple[Column, ...]:
+    def written_columns(self) -> tuple[FlinkColumnDefinition, ...]:
         return tuple(
             one
             for one in self.table.columns
@@ -81,12 +85,12 @@ class Declared:
         )
 
     @property
-    def buffer(self) -> Buffer | None:
+    def buffer(self) -> FlinkBuffer | None:
         """Returns how changes of one key become one; None: each is written."""
         if not all(map(self.is_buffered, _BUFFER)):
             return None
         rows, waits = (self.text(key) for key in _BUFFER)
-        return Buffer(int(rows), milliseconds(waits) or 0)
+        return FlinkBuffer(int(rows), milliseconds(waits) or 0)
 
     def is_buffered(self, key: str) -> bool:
         """Returns whether an option of the buffer is above zero, or not valid."""
@@ -111,7 +115,7 @@ class Declared:
         return Scope(ordered, ((alias or self.name, ordered),), environment)
 
 
-def declare_table(table: Table, file: str, notes: Notes) -> Declared | None:
+def declare_table(table: FlinkCreateTable, file: str, notes: Notes) -> FlinkDeclared | None:
     """The table, unless something is wrong with it, which `notes` has by then."""
     before = len(notes.findings)
     given = {one.key: one for one in table.options}
@@ -126,7 +130,7 @@ def declare_table(table: Table, file: str, notes: Notes) -> Declared | None:
     metadata = {**METADATA, **OF_CHANGES.get(envelope(given) or "", {})}
     for problem in column_problems(table, connector, metadata):
         notes.findings.append(_at(file, table, *problem))
-    found = Declared(table, connector, given, document)
+    found = FlinkDeclared(table, connector, given, document)
     if connector == known.JDBC:
         _check_options(found, notes)
     if connector in known.TABLES:
@@ -138,7 +142,7 @@ def declare_table(table: Table, file: str, notes: Notes) -> Declared | None:
     return replace(found, layouts=made) if len(notes.findings) == before else None
 
 
-def _document(table: Table, file: str) -> documents.Document:
+def _document(table: FlinkCreateTable, file: str) -> documents.Document:
     """Its options as a document of keys and texts."""
     places: dict[documents.Path, documents.Place] = {}
     place = table.place
@@ -149,11 +153,11 @@ def _document(table: Table, file: str) -> documents.Document:
     return documents.Document(file, {one.key: one.value for one in table.options}, places)
 
 
-def _at(file: str, table: Table, place: Place, message: str) -> Finding:
+def _at(file: str, table: FlinkCreateTable, place: Place, message: str) -> Finding:
     return Finding(file, place.line, place.column, f"table {table.name}", message)
 
 
-def _check_options(found: Declared, notes: Notes) -> None:
+def _check_options(found: FlinkDeclared, notes: Notes) -> None:
     plain = known.of_connector(found.connector)
     both = (*known.FORMATS, *CHANGE_FORMATS)
     prefixed = [
@@ -177,7 +181,7 @@ def _check_options(found: Declared, notes: Notes) -> None:
             notes.idle(where)
 
 
-def _effective_name(found: Declared, key: str, formats: Sequence[Key]) -> str | None:
+def _effective_name(found: FlinkDeclared, key: str, formats: Sequence[Key]) -> str | None:
     """The name that the option of a format has by the key that names the format."""
     if found.connector != known.KAFKA:
         return None
@@ -188,14 +192,14 @@ def _effective_name(found: Declared, key: str, formats: Sequence[Key]) -> str | 
     return inside if bare and inside != key and entry(inside, formats) is not None else None
 
 
-def _unknown_option(key: str, found: Declared, keys: Sequence[Key]) -> str:
+def _unknown_option(key: str, found: FlinkDeclared, keys: Sequence[Key]) -> str:
     other = known.ONLY_UPSERT if found.connector == known.KAFKA else known.ONLY_KAFKA
     if entry(key, other) is not None:
         return f"is not an option of {found.connector}"
     return f"unknown option; {suggest(key, names(keys))}" if len(key) > 2 else "unknown option"
 
 
-def _note(found: Declared, one: Key, key: str, notes: Notes) -> None:
+def _note(found: FlinkDeclared, one: Key, key: str, notes: Notes) -> None:
     harmless = {"sink.delivery-guarantee": "exactly-once"}
     if key.endswith("avro.timestamp_mapping.legacy"):
         if found.text(key) != "true":
@@ -220,7 +224,7 @@ _NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows"
 _DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.interval")
 
 
-def _check_values(found: Declared, notes: Notes) -> None:
+def _check_values(found: FlinkDeclared, notes: Notes) -> None:
     """Also of options without effect: a misspelt value is no option of Flink's."""
     for key, option in found.options.items():
         plain = _START.sub("", key)
@@ -238,7 +242,7 @@ def _check_values(found: Declared, notes: Notes) -> None:
         notes.wrong((found.document, lacking), "must be above zero too, as the other one is")
 
 
-def _check_required(found: Declared, notes: Notes) -> None:
+def _check_required(found: FlinkDeclared, notes: Notes) -> None:
     needed = {"topic": "the topic", "properties.bootstrap.servers": "the brokers"}
     for key, what in needed.items():
         notes.require((found.document, key), (found.options and found.text(key)) or None, what)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 from dataflow_assets.languages.common.tokens import Place, Unreadable
-from dataflow_assets.languages.sql.engine.expressions import Column, cast_to
-from dataflow_assets.languages.sql.engine.types import Type, common
+from dataflow_assets.languages.sql.engine.expressions import FlinkColumn, cast_to
+from dataflow_assets.languages.sql.engine.types import FlinkType, common
 from dataflow_assets.languages.sql.reader.refusals import UNITED
 from dataflow_assets.languages.sql.reader.relation import Relation, Rows
 from dataflow_assets.languages.sql.reader.syntax import Select
@@ -40,7 +40,7 @@ def alike(parts: Sequence[Part]) -> tuple[Relation, ...]:
     return tuple(_cast(one, names, types) for _, relations in parts for one in relations)
 
 
-def _type(parts: Sequence[Part], at: int) -> Type:
+def _type(parts: Sequence[Part], at: int) -> FlinkType:
     name, first = parts[0][1][0].columns[at]
     found = first.type
     for _, (relation, *_) in parts:
@@ -53,7 +53,7 @@ def _type(parts: Sequence[Part], at: int) -> Type:
     return found
 
 
-def _cast(relation: Relation, names: Sequence[str], types: Sequence[Type]) -> Relation:
+def _cast(relation: Relation, names: Sequence[str], types: Sequence[FlinkType]) -> Relation:
     pairs = zip(names, relation.columns, types, strict=True)
     columns = tuple((name, cast_to(one, kind)) for name, (_, one), kind in pairs)
     return replace(relation, columns=columns)
@@ -70,7 +70,7 @@ def as_one(place: Place, parts: Sequence[Rows]) -> Rows:
         _check(place, relation)
     first, scope = parts[0]
     found = enumerate(first.columns)
-    columns = tuple((name, Column(one.type, at, name)) for at, (name, one) in found)
+    columns = tuple((name, FlinkColumn(one.type, at, name)) for at, (name, one) in found)
     ends = [*accumulate(len(some) for _, some in scope.tables)]
     begins = [0, *ends[:-1]]
     names = (name for name, _ in scope.tables)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dataflow_assets.languages.common.tokens import Unreadable
-from dataflow_assets.languages.sql.engine.expressions import Column, Expression
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.expressions import Expression, FlinkColumn
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.unnest import Unnest, item_names
 from dataflow_assets.languages.sql.reader.bind import Scope, bound
-from dataflow_assets.languages.sql.reader.syntax import Unnested
+from dataflow_assets.languages.sql.reader.syntax import FlinkUnnestedJoin
 
 _KINDS = ("ARRAY", "MAP")
 NUMBER = "ORDINALITY"
 
 
-def unnest(node: Unnested, scope: Scope, where: Expression | None, width: int) -> Unnest:
+def unnest(node: FlinkUnnestedJoin, scope: Scope, where: Expression | None, width: int) -> Unnest:
     """The join. Raises Unreadable.
 
     Args:
@@ -33,7 +33,7 @@ def unnest(node: Unnested, scope: Scope, where: Expression | None, width: int) -
     return Unnest(given, width, node.outer, where)
 
 
-def columns(node: Unnested, made: Unnest) -> Sequence[tuple[str, Expression]]:
+def columns(node: FlinkUnnestedJoin, made: Unnest) -> Sequence[tuple[str, Expression]]:
     """The columns of the items by their names. Raises Unreadable."""
     types = made.types if node.numbered else made.types[:-1]
     names = node.columns or tuple(_names(node, made.given.type))
@@ -45,10 +45,10 @@ def columns(node: Unnested, made: Unnest) -> Sequence[tuple[str, Expression]]:
     if twice is not None:
         raise Unreadable(node.place, f"UNNEST has two columns of the name {twice}")
     pairs = enumerate(zip(names, types, strict=True))
-    return [(name, Column(kind, made.at + at, name)) for at, (name, kind) in pairs]
+    return [(name, FlinkColumn(kind, made.at + at, name)) for at, (name, kind) in pairs]
 
 
-def _names(node: Unnested, kind: Type) -> Iterator[str]:
+def _names(node: FlinkUnnestedJoin, kind: FlinkType) -> Iterator[str]:
     found = item_names(kind)
     plain = len(found) == 1 and not kind.items[0].names
     alone = node.alias if node.alias is not None and not node.numbered else "EXPR$0"

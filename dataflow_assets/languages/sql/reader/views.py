@@ -11,15 +11,15 @@ from pydantic import ValidationError
 from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.expressions import (
-    Column,
     Expression,
+    FlinkColumn,
     looked_at,
     over_others,
 )
-from dataflow_assets.languages.sql.engine.plan import Cell, Output
+from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
-from dataflow_assets.languages.sql.engine.types import STRING, Type
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import STRING, FlinkType
 from dataflow_assets.languages.sql.engine.united import TableRows
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.reader.changelogs import (
@@ -41,8 +41,8 @@ from dataflow_assets.languages.sql.reader.ranked_keys import by_key
 from dataflow_assets.languages.sql.reader.ranking import arrival_cells
 from dataflow_assets.languages.sql.reader.relation import Relation
 from dataflow_assets.languages.sql.reader.settings import IDLE, TTL, milliseconds
-from dataflow_assets.languages.sql.reader.syntax import Insert
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.windows import bound_at, check_grouped, implied_columns
 from dataflow_assets.languages.sql.state.options import StateLocation
 from dataflow_assets.languages.sql.state.source import ViewSource
@@ -55,9 +55,9 @@ VARIABLE = "DATAFLOW_STATE"
 
 
 def view(
-    insert: Insert,
+    insert: FlinkInsert,
     relation: Relation,
-    target: Declared,
+    target: FlinkDeclared,
     settings: Mapping[str, str],
 ) -> ViewPlan:
     layouts = readable(insert, relation)
@@ -99,19 +99,21 @@ def view(
 
 
 def _unite(
-    insert: Insert, relation: Relation, stages: tuple[Stage, ...]
-) -> tuple[tuple[Stage, ...], tuple[TableRows, ...]]:
+    insert: FlinkInsert, relation: Relation, stages: tuple[FlinkStage, ...]
+) -> tuple[tuple[FlinkStage, ...], tuple[TableRows, ...]]:
     """Stages over the columns that the first one looks at, and how each table has them."""
     if not relation.united:
         return stages, ()
     first, *others = stages
     used = sorted(looked_at(first.expressions))
-    places = {at: Column(relation.united[0].columns[at][1].type, n) for n, at in enumerate(used)}
+    places = {
+        at: FlinkColumn(relation.united[0].columns[at][1].type, n) for n, at in enumerate(used)
+    }
     first = first.over(over_others(first.expressions, places))
     return (first, *others), tuple(_table_rows(insert, one, used) for one in relation.united)
 
 
-def _table_rows(insert: Insert, relation: Relation, used: Sequence[int]) -> TableRows:
+def _table_rows(insert: FlinkInsert, relation: Relation, used: Sequence[int]) -> TableRows:
     layouts = readable(insert, relation)
     given = [] if relation.where is None else [relation.where]
     parts, found = sharing(insert, [*given, *(relation.columns[at][1] for at in used)])
@@ -126,7 +128,7 @@ def _table_rows(insert: Insert, relation: Relation, used: Sequence[int]) -> Tabl
     )
 
 
-def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Type]]:
+def _primary(table: FlinkDeclared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, FlinkType]]:
     places = {one.name: at for at, one in enumerate(cells)}
     types = {one.name: one.type for one in table.stored_columns}
     for name in table.table.key:
@@ -134,7 +136,7 @@ def _primary(table: Declared, cells: tuple[Cell, ...]) -> Iterator[tuple[int, Ty
 
 
 def _check_key(
-    insert: Insert, relation: Relation, target: Declared, outputs: tuple[Output, ...]
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, outputs: tuple[FlinkOutput, ...]
 ) -> None:
     """Groups are rows of the target: one for each of its keys."""
     check_upserts(insert, target, "the query")
@@ -159,7 +161,10 @@ def _key_place(relation: Relation, key: Expression) -> int | None:
 
 
 def source(
-    insert: Insert, messages: Sequence[KafkaSource], made: ViewPlan, settings: Mapping[str, str]
+    insert: FlinkInsert,
+    messages: Sequence[KafkaSource],
+    made: ViewPlan,
+    settings: Mapping[str, str],
 ) -> ViewSource:
     """The view as the source of a flow. Raises Unreadable where its state has no place."""
     origin, path = _place_of_state(settings)

@@ -8,19 +8,19 @@ from typing import cast
 
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.expressions import (
-    Call,
-    Column,
-    Constant,
     Expression,
+    FlinkCall,
+    FlinkColumn,
+    FlinkConstant,
     call,
 )
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.stages import Stage
-from dataflow_assets.languages.sql.engine.types import TIMESTAMP, Type
-from dataflow_assets.languages.sql.engine.windows import Closing, Kind, Windows
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import TIMESTAMP, FlinkType
+from dataflow_assets.languages.sql.engine.windows import Closing, FlinkWindows, Kind
 from dataflow_assets.languages.sql.reader.bind import ALIASES, Scope, bound
 from dataflow_assets.languages.sql.reader.syntax import Literal, Windowed
-from dataflow_assets.languages.sql.reader.tables import Declared
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
 MOST = 1_440
 """Windows of a row: each is counted by itself."""
@@ -31,7 +31,9 @@ _CLOCK = ALIASES["PROCTIME"]
 _GROUPED = f"rows of windows are grouped by {START} and {END}: add both to GROUP BY"
 
 
-def windows(node: Windowed, scope: Scope, table: Declared, environment: Environment) -> Windows:
+def windows(
+    node: Windowed, scope: Scope, table: FlinkDeclared, environment: Environment
+) -> FlinkWindows:
     """The windows of rows. Raises Unreadable.
 
     Args:
@@ -60,7 +62,7 @@ def windows(node: Windowed, scope: Scope, table: Declared, environment: Environm
             f"{watermark.type}"
         )
         raise Unreadable(node.column.place, message)
-    return Windows(cast("Kind", node.kind), time, size, step, watermark, offset)
+    return FlinkWindows(cast("Kind", node.kind), time, size, step, watermark, offset)
 
 
 def _lengths(node: Windowed) -> tuple[int, int, int]:
@@ -85,18 +87,18 @@ def _millis(node: Windowed, name: str, found: Literal) -> int:
     return int(found.value)
 
 
-def columns(found: Windows, width: int) -> Sequence[tuple[str, Expression]]:
+def columns(found: FlinkWindows, width: int) -> Sequence[tuple[str, Expression]]:
     """The columns of windows, behind those of a row that has so many."""
-    kinds: Sequence[tuple[str, Type]] = (
+    kinds: Sequence[tuple[str, FlinkType]] = (
         (START, TIMESTAMP),
         (END, TIMESTAMP),
-        (TIME, Type(found.time.type.kind, 3)),
+        (TIME, FlinkType(found.time.type.kind, 3)),
     )
-    return [(name, Column(kind, width + at, name)) for at, (name, kind) in enumerate(kinds)]
+    return [(name, FlinkColumn(kind, width + at, name)) for at, (name, kind) in enumerate(kinds)]
 
 
 def closing(
-    keys: Sequence[Expression], bounds: Sequence[Expression], found: Windows, place: Place
+    keys: Sequence[Expression], bounds: Sequence[Expression], found: FlinkWindows, place: Place
 ) -> Closing:
     """When groups of these keys are final. Raises Unreadable where they are not those of windows.
 
@@ -111,13 +113,15 @@ def closing(
     return Closing(keys.index(bounds[1]), found.local)
 
 
-def check_grouped(found: Windows | None, stages: Sequence[Stage], place: Place) -> None:
+def check_grouped(found: FlinkWindows | None, stages: Sequence[FlinkStage], place: Place) -> None:
     """Raises Unreadable where rows of windows are not grouped by them."""
     if found is not None and (not stages or stages[0].window is None):
         raise Unreadable(place, _GROUPED)
 
 
-def bound_at(found: Windows | None, bounds: Sequence[Expression], key: Expression) -> int | None:
+def bound_at(
+    found: FlinkWindows | None, bounds: Sequence[Expression], key: Expression
+) -> int | None:
     """The column of a window that a text of it stands for: no two windows have the same text.
 
     Called for each column of a PRIMARY KEY.
@@ -130,10 +134,14 @@ def bound_at(found: Windows | None, bounds: Sequence[Expression], key: Expressio
     Returns:
         The place of the bound; None where several windows could have one text.
     """
-    if found is None or not isinstance(key, Call) or key.name != "DATE_FORMAT":
+    if found is None or not isinstance(key, FlinkCall) or key.name != "DATE_FORMAT":
         return None
     time, pattern = key.arguments
-    if time not in bounds[:2] or not isinstance(time, Column) or not isinstance(pattern, Constant):
+    if (
+        time not in bounds[:2]
+        or not isinstance(time, FlinkColumn)
+        or not isinstance(pattern, FlinkConstant)
+    ):
         return None
     unit = _shown_unit(str(pattern.value))
     whole = unit and not any(one % unit for one in (found.size, found.step, found.offset))
@@ -151,7 +159,7 @@ def _shown_unit(pattern: str) -> int | None:
 
 
 def implied_columns(
-    found: Windows | None, bounds: Sequence[Expression], given: Collection[int]
+    found: FlinkWindows | None, bounds: Sequence[Expression], given: Collection[int]
 ) -> frozenset[int]:
     """The columns of a window that others of its columns say already.
 
@@ -160,7 +168,7 @@ def implied_columns(
         bounds: `window_start`, `window_end` and, where it is there, `window_time`.
         given: places of columns.
     """
-    places = [one.at for one in bounds if isinstance(one, Column)]
+    places = [one.at for one in bounds if isinstance(one, FlinkColumn)]
     start, end, time = places[:1], places[1:2], places[2:]
     telling = [*end]
     if found is None or found.kind != "CUMULATE":

@@ -12,20 +12,20 @@ from dataflow_assets.languages.sql.engine.changes import by_key
 from dataflow_assets.languages.sql.engine.changes import kept_rows as as_rows
 from dataflow_assets.languages.sql.engine.windows import at_front
 from dataflow_assets.languages.sql.state import tables
-from dataflow_assets.languages.sql.state.hops import Flowing, Hop, Moved
-from dataflow_assets.languages.sql.state.manifest import File, Table
+from dataflow_assets.languages.sql.state.hops import Flowing, Hop, MovedRows
+from dataflow_assets.languages.sql.state.manifest import StateFile, StateTable
 
-Load = Callable[[File], pa.Table]
+Load = Callable[[StateFile], pa.Table]
 
 
-def ends(table: Table, final: int | None) -> bool:
+def ends(table: StateTable, final: int | None) -> bool:
     """Returns whether a window ends whose keys are kept; `final`: up to when windows are final."""
     return table.first is not None and final is not None and table.first <= final
 
 
 def close_windows(
-    flowing: Flowing, hop: Hop, moved: Moved, kept: Mapping[bytes, bytes], final: int
-) -> Moved:
+    flowing: Flowing, hop: Hop, moved: MovedRows, kept: Mapping[bytes, bytes], final: int
+) -> MovedRows:
     """Returns what was merged, with what comes of windows that are final: nothing is kept of them.
 
     Args:
@@ -44,7 +44,7 @@ def close_windows(
     return replace(moved, puts=as_rows(puts | dict.fromkeys(kept))).and_then(more)
 
 
-def with_first_end(table: Table, puts: pa.Table, final: int | None, load: Load) -> Table:
+def with_first_end(table: StateTable, puts: pa.Table, final: int | None, load: Load) -> StateTable:
     """The table with the time at which its first window is final.
 
     Args:

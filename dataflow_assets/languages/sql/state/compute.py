@@ -10,9 +10,9 @@ from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.sql.engine.changes import concatenate
 from dataflow_assets.languages.sql.engine.window_rows import clock_watermark
-from dataflow_assets.languages.sql.engine.windows import Windows, millis
+from dataflow_assets.languages.sql.engine.windows import FlinkWindows, millis
 from dataflow_assets.languages.sql.state.digests import digests
-from dataflow_assets.languages.sql.state.driver import Driver
+from dataflow_assets.languages.sql.state.driver import QueryDriver
 from dataflow_assets.languages.sql.state.expiry import expiry
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.hops import Flowing
@@ -23,8 +23,8 @@ from dataflow_assets.languages.sql.state.manifest import (
     new_manifest,
 )
 from dataflow_assets.languages.sql.state.merges import Merges
-from dataflow_assets.languages.sql.state.reading import Reader
-from dataflow_assets.languages.sql.state.tasks import Place, ReadSlice, part, run
+from dataflow_assets.languages.sql.state.reading import ViewReader
+from dataflow_assets.languages.sql.state.tasks import ReadSlice, StatePlace, part, run
 from dataflow_assets.languages.sql.state.watermarks import (
     LAST,
     Watermarks,
@@ -40,10 +40,10 @@ class Computation:
 
     def __init__(
         self,
-        reader: Reader,
-        place: Place,
+        reader: ViewReader,
+        place: StatePlace,
         previous: Manifest | None,
-        driver: Driver,
+        driver: QueryDriver,
     ) -> None:
         """`previous`: the state before; None: nothing is kept yet."""
         reached = previous.watermarks.reached if previous else None
@@ -111,7 +111,7 @@ class Computation:
             return by_clock(before, LAST if over else self._clock(view.windows))
         return advance(before, self._moments, active, self._flowing.now, view.idle)
 
-    def _clock(self, windows: Windows) -> int | None:
+    def _clock(self, windows: FlinkWindows) -> int | None:
         return clock_watermark(windows, self._reader.environment)
 
     def due(self, manifest: Manifest) -> int | None:
@@ -159,7 +159,7 @@ class Computation:
         self.late += late
 
 
-def store(files: StateFiles, place: Place, generation: str, manifest: Manifest) -> Position:
+def store(files: StateFiles, place: StatePlace, generation: str, manifest: Manifest) -> Position:
     """Writes the manifest, which nobody knows of yet; the position that names it."""
     file = files.write(f"{place.folder}/{MANIFEST}", manifest.text(), 0)
     failpoints.reach("view.manifest")

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 from dataflow_assets.languages.common.canonical import Form, Forms
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
-from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout
+from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, FlinkLayout
 from dataflow_assets.languages.sql.engine.expressions import (
-    Call,
     CastTo,
-    Column,
-    Constant,
-    Member,
+    FlinkCall,
+    FlinkColumn,
+    FlinkConstant,
+    FlinkMember,
     Shared,
 )
-from dataflow_assets.languages.sql.engine.plan import Cell, Output, Plan
-from dataflow_assets.languages.sql.engine.ranking import Order, Ranking
-from dataflow_assets.languages.sql.engine.stages import Stage
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput, FlinkPlan
+from dataflow_assets.languages.sql.engine.ranking import FlinkOrder, Ranking
+from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.united import TableRows
 from dataflow_assets.languages.sql.engine.unnest import Unnest
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.engine.windows import Closing, Windows
+from dataflow_assets.languages.sql.engine.windows import Closing, FlinkWindows
 
 _LAYOUT = (
     "kind names types nullable times ignore_errors fail_on_missing ignore_nulls plain_decimals "
@@ -37,27 +37,27 @@ _STAGE = "keys calls where retracts shared window"
 
 PLANS = Forms(
     Form(Aggregate, "aggregate", "name type argument distinct condition"),
-    Form(Call, "call", "type name arguments"),
+    Form(FlinkCall, "call", "type name arguments"),
     Form(CastTo, "cast_to", "type given tries"),
     Form(Cell, "cell", "name place at key_at metadata type"),
     Form(ChangeLayout, "change_layout", f"{_LAYOUT} envelope primary database table"),
     Form(Closing, "closing", "at local"),
-    Form(Column, "column", "type at", ignored=frozenset({"name"})),
-    Form(Constant, "constant", "type value"),
-    Form(Layout, "layout", _LAYOUT),
-    Form(Member, "member", "type given at"),
-    Form(Order, "order", "at descending nulls_first"),
-    Form(Output, "output", "name expression nullable key metadata"),
+    Form(FlinkColumn, "column", "type at", ignored=frozenset({"name"})),
+    Form(FlinkConstant, "constant", "type value"),
+    Form(FlinkLayout, "layout", _LAYOUT),
+    Form(FlinkMember, "member", "type given at"),
+    Form(FlinkOrder, "order", "at descending nulls_first"),
+    Form(FlinkOutput, "output", "name expression nullable key metadata"),
     Form(
-        Plan,
+        FlinkPlan,
         "plan",
         "value key cells outputs where key_where shared changelog times drops_nulls zone unnests",
     ),
     Form(Ranking, "ranking", f"{_STAGE} order most"),
     Form(Shared, "shared", "type at"),
-    Form(Stage, "stage", _STAGE),
+    Form(FlinkStage, "stage", _STAGE),
     Form(TableRows, "table_rows", "value key cells unnests where selected shared"),
-    Form(Type, "type", "kind length scale items names", later={"fixed": False}),
+    Form(FlinkType, "type", "kind length scale items names", later={"fixed": False}),
     Form(Unnest, "unnest", "given at outer where shared"),
     Form(
         ViewPlan,
@@ -65,7 +65,7 @@ PLANS = Forms(
         "value key cells stages outputs having primary times drops_nulls zone shared windows idle "
         "expires unnests united",
     ),
-    Form(Windows, "windows", "kind time size step watermark offset"),
+    Form(FlinkWindows, "windows", "kind time size step watermark offset"),
 )
 
 

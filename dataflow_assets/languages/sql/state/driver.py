@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.languages.sql.state.manifest import File
+from dataflow_assets.languages.sql.state.manifest import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class Cache:
     most: int = CACHED
     _rows: dict[str, pa.Table] = field(default_factory=dict)
 
-    def get(self, file: File, read: Callable[[], pa.Table]) -> pa.Table:
+    def get(self, file: StateFile, read: Callable[[], pa.Table]) -> pa.Table:
         found = self._rows.pop(file.name, None)
         found = read() if found is None else found
         self.put(file.name, found)
@@ -67,7 +67,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Driver:
+class QueryDriver:
     """What the driver has for a computation."""
 
     cache: Cache

@@ -14,7 +14,7 @@ from dataflow_assets.connectors.files.client import Folder
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.contracts import digest
 from dataflow_assets.errors import Lost, PermanentError, TransientError
-from dataflow_assets.languages.sql.state.manifest import File
+from dataflow_assets.languages.sql.state.manifest import StateFile
 
 _LONGEST = 80
 
@@ -39,12 +39,12 @@ class StateFiles:
                 f"flow {self._flow}: the location of its state is missing: {error}"
             ) from None
 
-    def write(self, name: str, content: bytes, rows: int) -> File:
+    def write(self, name: str, content: bytes, rows: int) -> StateFile:
         """Writes a new file; durable when it returns."""
         with self._translate_errors():
             self._files.put(self._path(name), content)
         failpoints.reach("view.file")
-        return File(name, rows, len(content), hashlib.sha256(content).hexdigest())
+        return StateFile(name, rows, len(content), hashlib.sha256(content).hexdigest())
 
     def read(self, name: str, digest: str) -> bytes:
         """The content, as it was written. Raises Lost where it is gone or damaged."""

@@ -39,7 +39,7 @@ from dataflow_assets.languages.sql.engine.spread import spread
 from dataflow_assets.languages.sql.engine.values import unpack
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.engine.windows import millis
-from dataflow_assets.languages.sql.state.output import DELETED, REFUSED, UPSERTED, Row
+from dataflow_assets.languages.sql.state.output import DELETED, REFUSED, UPSERTED, OutputRow
 
 ROWS, COUNTED = "rows", "counted"
 
@@ -83,23 +83,23 @@ NOTHING = KEPT.empty_table()
 
 
 @dataclass
-class Moved:
+class MovedRows:
     """What came of a hop."""
 
     puts: pa.Table
     """What is kept from now on, by keys that have changed."""
     changes: dict[str, pa.Table] = field(default_factory=dict)
     """By the table that they are of."""
-    output: list[Row] = field(default_factory=list)
+    output: list[OutputRow] = field(default_factory=list)
 
-    def and_then(self, more: Moved) -> Moved:
+    def and_then(self, more: MovedRows) -> MovedRows:
         """With what came of the same table afterwards."""
         names = {*self.changes, *more.changes}
         changes = {
             one: concatenate(some.changes[one] for some in (self, more) if one in some.changes)
             for one in sorted(names)
         }
-        return Moved(self.puts, changes, [*self.output, *more.output])
+        return MovedRows(self.puts, changes, [*self.output, *more.output])
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Flowing:
             seen = best(first, seen)
         return self._spread(0, seen)
 
-    def merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
+    def merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> MovedRows:
         """Returns what is kept from now on, and what comes of it.
 
         Args:
@@ -159,7 +159,7 @@ class Flowing:
             return moved
         as_before = old.filter(pc.invert(pc.is_in(old["k"], moved.puts["k"].combine_chunks())))
         touched = replace(moved, puts=pa.concat_tables([moved.puts, as_before]))
-        return touched.and_then(Moved(NOTHING, self._touch(hop, old, touched.puts)))
+        return touched.and_then(MovedRows(NOTHING, self._touch(hop, old, touched.puts)))
 
     def _touch(self, hop: Hop, before: pa.Table, now: pa.Table) -> dict[str, pa.Table]:
         """Rows that are passed on as before touch what they are counted in."""
@@ -182,23 +182,23 @@ class Flowing:
         """The rows that a table passes on of a key."""
         return self.view.rows_of(kept) if hop.kind == ROWS else sent_rows(kept)
 
-    def _merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> Moved:
+    def _merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> MovedRows:
         if hop.kind == ROWS:
             found = merge_rows(old, latest(given), several=self.view.several)
-            return Moved(found.puts, self._spread(0, found.rows))
+            return MovedRows(found.puts, self._spread(0, found.rows))
         if hop.kind == COUNTED:
             found = merge_counted(old, given)
-            return Moved(found.puts, self._spread(0, found.rows))
+            return MovedRows(found.puts, self._spread(0, found.rows))
         if hop.kind == "distinct":
             puts, following = merge_distinct(self.view.stages[hop.stage], old, given)
-            return Moved(puts, {Hop("groups", hop.stage).table: following})
+            return MovedRows(puts, {Hop("groups", hop.stage).table: following})
         return self._pass(hop, groups(self.view, hop.stage, self.environment).merge(old, given))
 
     def is_windowed(self, hop: Hop) -> bool:
         """Returns whether the keys of a table begin with the end of their window."""
         return not hop.of_rows and self.view.stages[hop.stage].window is not None
 
-    def close(self, hop: Hop, ended: Mapping[bytes, bytes]) -> Moved:
+    def close(self, hop: Hop, ended: Mapping[bytes, bytes]) -> MovedRows:
         """Returns what comes of keys whose window is final; nothing is kept of them any more.
 
         Args:
@@ -208,21 +208,21 @@ class Flowing:
         stage = groups(self.view, hop.stage, self.environment)
         if hop.kind == "groups" and isinstance(stage, WindowGroups):
             return self._pass(hop, stage.final(ended))
-        return Moved(NOTHING)
+        return MovedRows(NOTHING)
 
-    def _pass(self, hop: Hop, found: MergedGroups) -> Moved:
+    def _pass(self, hop: Hop, found: MergedGroups) -> MovedRows:
         refused = [self._refuse(hop.stage, *one) for one in found.refused]
         puts = kept_rows(found.puts)
         if hop.stage + 1 == len(self.view.stages):
-            return Moved(puts, output=[*self._output(found), *refused])
-        return Moved(puts, self._spread(hop.stage + 1, found.sign()), refused)
+            return MovedRows(puts, output=[*self._output(found), *refused])
+        return MovedRows(puts, self._spread(hop.stage + 1, found.sign()), refused)
 
     def _spread(self, stage: int, given: Signed) -> dict[str, pa.Table]:
         found = spread(self.view.stages[stage], given)
         tables = {Hop("distinct", stage): found.distinct, Hop("groups", stage): found.groups}
         return {hop.table: one for hop, one in tables.items() if one.num_rows}
 
-    def _output(self, found: MergedGroups) -> Iterator[Row]:
+    def _output(self, found: MergedGroups) -> Iterator[OutputRow]:
         """A row that has another key now is deleted under the one before."""
         ranked = isinstance(self.view.stages[-1], Ranking)
         there = {key_of(self.view, now) for _, _, now in found.rows if ranked and now is not None}
@@ -230,13 +230,13 @@ class Flowing:
             gone = None if before is None else key_of(self.view, before)
             same = now is not None and gone is not None and key_of(self.view, now) == gone
             if gone is not None and not same and gone not in there:
-                yield Row(gone, DELETED)
+                yield OutputRow(gone, DELETED)
             if now is not None:
-                yield Row(now, UPSERTED)
+                yield OutputRow(now, UPSERTED)
 
-    def _refuse(self, stage: int, group: bytes, reason: str) -> Row:
+    def _refuse(self, stage: int, group: bytes, reason: str) -> OutputRow:
         name = named_group(self.view, group, stage)
-        return Row(b"", REFUSED, reason, group=f"{self.environment.now.isoformat()} {name}")
+        return OutputRow(b"", REFUSED, reason, group=f"{self.environment.now.isoformat()} {name}")
 
 
 def sent_rows(kept: bytes) -> list[bytes]:

@@ -9,11 +9,11 @@ import pyarrow as pa
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.languages.sql.engine.changes import NONE, by_key, concatenate
 from dataflow_assets.languages.sql.state.hops import NOTHING, Flowing
-from dataflow_assets.languages.sql.state.output import Row, batches, write_rows
-from dataflow_assets.languages.sql.state.reading import Reader
+from dataflow_assets.languages.sql.state.output import OutputRow, batches, write_rows
+from dataflow_assets.languages.sql.state.reading import ViewReader
 
 
-def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch | None:
+def looked_at(reader: ViewReader, messages: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch | None:
     """The rows of the target that messages make without a state; None where they make none.
 
     Called by `dataflow preview`. Windows are shown as if no row came later.
@@ -23,7 +23,7 @@ def looked_at(reader: Reader, messages: Mapping[str, pa.RecordBatch]) -> pa.Reco
         messages: by the partition, as `Peeks.peek` gives them.
     """
     arrived: list[pa.Table] = []
-    rows: list[Row] = []
+    rows: list[OutputRow] = []
     for partition, batch in sorted(messages.items()):
         read = reader.read(OffsetSlice(partition, 0, 0), [batch])
         arrived.append(read.changes)

@@ -17,7 +17,7 @@ MANIFEST = "manifest.json"
 _FORMAT = 2
 
 
-class File(msgspec.Struct, frozen=True):
+class StateFile(msgspec.Struct, frozen=True):
     """One immutable file, by its name below the folder of the view."""
 
     name: str
@@ -26,19 +26,19 @@ class File(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Table(msgspec.Struct, frozen=True, omit_defaults=True):
+class StateTable(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is kept under keys: a file for each bucket, and newer ones, the oldest of them first.
 
     A key is in the bucket of its hash, and in any of the newer files: the newest one counts.
     """
 
-    buckets: tuple[File | None, ...]
-    recent: tuple[File, ...] = ()
+    buckets: tuple[StateFile | None, ...]
+    recent: tuple[StateFile, ...] = ()
     first: int | None = None
     """Of a table of windows: when the first of its keys is final, or earlier; in milliseconds."""
 
     @property
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> tuple[StateFile, ...]:
         return (*(one for one in self.buckets if one is not None), *self.recent)
 
     @property
@@ -60,8 +60,8 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     at: datetime
     """The time that the span took for now."""
     offsets: dict[str, int]
-    tables: dict[str, Table] = {}
-    parts: tuple[File, ...] = ()
+    tables: dict[str, StateTable] = {}
+    parts: tuple[StateFile, ...] = ()
     """The rows of the target that have changed, frozen."""
     watermarks: Watermarks = Watermarks()
     late: int = 0

@@ -16,19 +16,26 @@ from dataflow_assets import failpoints
 from dataflow_assets.languages.sql.engine.changes import concatenate
 from dataflow_assets.languages.sql.state import tables
 from dataflow_assets.languages.sql.state.closing import Load, close_windows, ends, with_first_end
-from dataflow_assets.languages.sql.state.driver import FOLDED, Driver
-from dataflow_assets.languages.sql.state.hops import Flowing, Hop, Moved
-from dataflow_assets.languages.sql.state.manifest import File, Table
-from dataflow_assets.languages.sql.state.staged import Staged, all_changes, stage
-from dataflow_assets.languages.sql.state.tasks import Done, MergeBucket, Place, load, part, run
+from dataflow_assets.languages.sql.state.driver import FOLDED, QueryDriver
+from dataflow_assets.languages.sql.state.hops import Flowing, Hop, MovedRows
+from dataflow_assets.languages.sql.state.manifest import StateFile, StateTable
+from dataflow_assets.languages.sql.state.staged import StagedState, all_changes, stage
+from dataflow_assets.languages.sql.state.tasks import (
+    MergeBucket,
+    StateDone,
+    StatePlace,
+    load,
+    part,
+    run,
+)
 
 
 @dataclass
-class _Pending:
+class _PendingMerge:
     """The changes of a table that were not merged yet."""
 
     held: list[pa.Table] = field(default_factory=list)
-    staged: list[Staged] = field(default_factory=list)
+    staged: list[StagedState] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -49,18 +56,22 @@ class Merges:
     """
 
     def __init__(
-        self, flowing: Flowing, place: Place, known: Mapping[str, Table], driver: Driver
+        self,
+        flowing: Flowing,
+        place: StatePlace,
+        known: Mapping[str, StateTable],
+        driver: QueryDriver,
     ) -> None:
         """`known`: the tables before; empty: nothing is kept yet."""
         self._flowing, self._place, self._files = flowing, place, place.files()
         self._cache, self._spark, self._limits = driver.cache, driver.spark, driver.limits
-        empty = Table((None,) * self._limits.buckets)
+        empty = StateTable((None,) * self._limits.buckets)
         self.tables = {hop.table: known.get(hop.table, empty) for hop in flowing.hops}
         self.buckets = {name: self._bucket_count(one) for name, one in self.tables.items()}
-        self.parts: list[File] = []
-        self._pending = {name: _Pending() for name in self.tables}
+        self.parts: list[StateFile] = []
+        self._pending = {name: _PendingMerge() for name in self.tables}
 
-    def _bucket_count(self, table: Table) -> int:
+    def _bucket_count(self, table: StateTable) -> int:
         rows, buckets = table.rows, len(table.buckets)
         while rows > buckets * self._limits.full:
             buckets *= 2
@@ -70,7 +81,7 @@ class Merges:
         for name, some in changes.items():
             self._pending[name].held.append(some)
 
-    def take(self, done: Done) -> None:
+    def take(self, done: StateDone) -> None:
         for name, staged in done.staged.items():
             self._pending[name].staged.append(staged)
         self.parts += done.parts
@@ -92,9 +103,9 @@ class Merges:
         table = self.tables[hop.table]
         recent = sum(one.rows for one in table.recent)
         if recent > self._limits.most_recent or len(table.recent) > self._limits.most_files:
-            self._merge_in_tasks(hop, _Pending(), final)
+            self._merge_in_tasks(hop, _PendingMerge(), final)
 
-    def _few(self, pending: _Pending, ending: int) -> pa.Table | None:
+    def _few(self, pending: _PendingMerge, ending: int) -> pa.Table | None:
         """All changes, where they are of few keys and small; many changes may be of few keys."""
         most = self._limits.few - ending
         if pending.count > FOLDED * most or pending.size > self._limits.few_bytes:
@@ -122,19 +133,19 @@ class Merges:
         self.tables[hop.table] = table
         self._take(moved)
 
-    def _take(self, moved: Moved) -> None:
+    def _take(self, moved: MovedRows) -> None:
         self.hold(moved.changes)
         self.parts += part(self._files, self._place, moved.output)
 
     def _loading(self, hop: Hop) -> Load:
         since = self._flowing.since(hop)
 
-        def read(file: File) -> pa.Table:
+        def read(file: StateFile) -> pa.Table:
             return tables.alive(self._cache.get(file, lambda: load(self._files, file)), since)
 
         return read
 
-    def _merge_in_tasks(self, hop: Hop, pending: _Pending, final: int | None) -> None:
+    def _merge_in_tasks(self, hop: Hop, pending: _PendingMerge, final: int | None) -> None:
         """Every bucket that has changed, or of which something is kept beside it, is written."""
         table, count = self.tables[hop.table], self.buckets[hop.table]
         if pending.held:
@@ -148,7 +159,7 @@ class Merges:
             MergeBucket(self._flowing, hop, table, bucket, staged, self._place, self.buckets, final)
             for bucket in chosen
         ]
-        kept: list[File | None] = [None] * count
+        kept: list[StateFile | None] = [None] * count
         if count == len(table.buckets):
             kept = list(table.buckets)
         firsts = [] if everything or table.first is None else [table.first]
@@ -156,4 +167,4 @@ class Merges:
             kept[done.bucket] = done.kept
             firsts += [] if done.first is None else [done.first]
             self.take(done)
-        self.tables[hop.table] = Table(tuple(kept), first=min(firsts, default=None))
+        self.tables[hop.table] = StateTable(tuple(kept), first=min(firsts, default=None))

@@ -21,7 +21,7 @@ from dataflow_assets.contracts import (
     reserved,
 )
 from dataflow_assets.languages.sql.state.files import StateFiles
-from dataflow_assets.languages.sql.state.manifest import File
+from dataflow_assets.languages.sql.state.manifest import StateFile
 from dataflow_assets.languages.sql.state.tables import decode, encode
 from dataflow_assets.records.decoding import decode_json
 
@@ -29,7 +29,7 @@ UPSERTED, DELETED, REFUSED = "upsert", "delete", "refused"
 BATCH = 10_000
 
 
-class Row(NamedTuple):
+class OutputRow(NamedTuple):
     """One row of a file."""
 
     body: bytes | None
@@ -72,7 +72,7 @@ METADATA_KEYS: Mapping[str, str] = {
 }
 
 
-def write_rows(rows: Sequence[Row]) -> bytes:
+def write_rows(rows: Sequence[OutputRow]) -> bytes:
     columns = zip(*rows, strict=True) if rows else [()] * len(_FILE)
     arrays = [pa.array(one, field.type) for one, field in zip(columns, _FILE, strict=True)]
     return encode(pa.Table.from_arrays(arrays, schema=_FILE))
@@ -103,11 +103,11 @@ def _place(batch: pa.RecordBatch) -> list[str]:
     return _PLACE if first else [*_PLACE, "table"]
 
 
-class Part(msgspec.Struct, frozen=True):
+class OutputPart(msgspec.Struct, frozen=True):
     """What the sink's checkpoint says of a part."""
 
     flow: str
-    file: File | None = None
+    file: StateFile | None = None
     """None: nothing has changed, and the position moves all the same."""
 
     def text(self) -> str:
@@ -116,6 +116,6 @@ class Part(msgspec.Struct, frozen=True):
 
 def read(location: FilesConnection, piece: PartSlice) -> Iterator[pa.RecordBatch]:
     """The rows of a part. Raises PermanentError where its file is lost or damaged."""
-    part = decode_json(piece.part, Part)
+    part = decode_json(piece.part, OutputPart)
     if part.file is not None:
         yield from batches(StateFiles(location, part.flow).read(part.file.name, part.file.digest))

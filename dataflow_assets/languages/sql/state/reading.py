@@ -18,15 +18,15 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.arrivals import Arrivals
 from dataflow_assets.languages.sql.engine.changes import NONE, changes
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.input import Messages
+from dataflow_assets.languages.sql.engine.input import FlinkMessages
 from dataflow_assets.languages.sql.engine.plan import KEY
 from dataflow_assets.languages.sql.engine.united import TableRows
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.engine.window_rows import WindowArrivals
-from dataflow_assets.languages.sql.state.output import REFUSED, Row
+from dataflow_assets.languages.sql.state.output import REFUSED, OutputRow
 from dataflow_assets.languages.sql.state.united import identities, of_table
 from dataflow_assets.micro_batch.formatted import in_json
-from dataflow_assets.micro_batch.message_metadata import Rows, metadata_to_read
+from dataflow_assets.micro_batch.message_metadata import MetadataRows, metadata_to_read
 from dataflow_assets.records.record import Record, parse
 
 _TIME = "timestamp"
@@ -35,11 +35,11 @@ TOGETHER = 4_096
 
 
 @dataclass
-class Read:
+class StateRead:
     """What came of a slice."""
 
     changes: pa.Table = field(default_factory=lambda: NONE)
-    refused: list[Row] = field(default_factory=list)
+    refused: list[OutputRow] = field(default_factory=list)
     records: int = 0
     late: int = 0
     """Rows that came when all of their windows were final."""
@@ -48,7 +48,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ViewReader:
     """Reads slices of messages for a view; sent to the tasks."""
 
     source: KafkaSource
@@ -71,7 +71,7 @@ class Reader:
     def _sources(self) -> tuple[KafkaSource, ...]:
         return (self.source, *self.others)
 
-    def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[tuple[OffsetSlice, Read]]:
+    def together(self, pieces: Iterable[OffsetSlice]) -> Iterator[tuple[OffsetSlice, StateRead]]:
         """Each of the slices, in any order. Raises what is wrong with one of them."""
         by_table: dict[int, list[OffsetSlice]] = {}
         for piece in pieces:
@@ -82,11 +82,11 @@ class Reader:
             for at, batches in type(self.source).messages_together(asked):
                 yield some[at], self.read(some[at], batches)
 
-    def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> Read:
+    def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> StateRead:
         """Returns what the messages of a slice come to, those that are equal counted together."""
         number, partition = of_table(piece.partition)
         source, table = self._sources[number], self.view.tables[number]
-        rows = Rows(source, replace(piece, partition=partition), 1, table.metadata())
+        rows = MetadataRows(source, replace(piece, partition=partition), 1, table.metadata())
         taking = self._taking(table)
         form, keys = source.message_format(), KEY in self.view.reads(table)
         for batch in batches:
@@ -106,14 +106,14 @@ class Reader:
 
     def _taking(self, table: TableRows) -> _Taking:
         if self.view.windows is None:
-            return _Rows(self.view, table, self.environment)
-        return _Windows(self.view, self.environment, self.reached)
+            return _KeyedRows(self.view, table, self.environment)
+        return _WindowedRows(self.view, self.environment, self.reached)
 
 
 def _one_by_one(
     taking: _Taking,
     messages: pa.RecordBatch,
-    rows: Rows,
+    rows: MetadataRows,
     unreadable: Mapping[int, str],
     sent: pa.Array,
 ) -> None:
@@ -131,7 +131,7 @@ class _Taking(ABC):
 
     def __init__(self, view: ViewPlan) -> None:
         self._view = view
-        self._read = Read()
+        self._read = StateRead()
         self._counted: Counter[bytes] = Counter()
         self._latest: dict[bytes, bytes | None] = {}
         self._times: dict[bytes, int] = {}
@@ -159,7 +159,7 @@ class _Taking(ABC):
             reason = f"{type(error).__name__}: the query cannot handle this record"
             raise RejectedRecord("step", reason) from error
 
-    def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:  # noqa: ARG002
+    def take_all(self, messages: pa.RecordBatch, rows: MetadataRows) -> bool:  # noqa: ARG002
         """Takes readable messages at once; False: it takes none of them.
 
         Args:
@@ -175,9 +175,9 @@ class _Taking(ABC):
     def refuse(self, body: bytes | None, metadata: Mapping[str, Any], reason: str) -> None:
         """Keeps a record that cannot be read, with its place."""
         place = {name: metadata.get(name) for name in ("topic", "partition", "offset")}
-        self._read.refused.append(Row(body, REFUSED, reason, **place, key=metadata.get(KEY)))
+        self._read.refused.append(OutputRow(body, REFUSED, reason, **place, key=metadata.get(KEY)))
 
-    def result(self, table: int | None) -> Read:
+    def result(self, table: int | None) -> StateRead:
         """All of the slice; `table`: as a row that is refused has it."""
         counted, latest = self._counted, self._latest
         rows, numbers = [*counted, *latest.values()], [*counted.values(), *self._times.values()]
@@ -189,9 +189,9 @@ class _Taking(ABC):
         self._latest[key], self._times[key] = self._view.keep(seen), time
 
 
-def _messages(batch: pa.RecordBatch, rows: Rows) -> Messages:
+def _messages(batch: pa.RecordBatch, rows: MetadataRows) -> FlinkMessages:
     keys = batch["key"].to_pylist() if "key" in batch.schema.names else ()
-    return Messages(
+    return FlinkMessages(
         batch["body"].to_pylist(), keys, lambda: [one for _, one in rows.records(batch)]
     )
 
@@ -204,7 +204,7 @@ def _times(batch: pa.RecordBatch) -> list[int]:
     return found
 
 
-class _Rows(_Taking):
+class _KeyedRows(_Taking):
     """Of each key the last row, else how often each comes."""
 
     def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
@@ -212,7 +212,7 @@ class _Rows(_Taking):
         self._arrivals = Arrivals(view, table, environment)
 
     @override
-    def take_all(self, messages: pa.RecordBatch, rows: Rows) -> bool:
+    def take_all(self, messages: pa.RecordBatch, rows: MetadataRows) -> bool:
         try:
             found = self._arrivals.together(_messages(messages, rows))
         except Exception:  # noqa: BLE001 - which of them, and why, is found out one by one
@@ -240,7 +240,7 @@ class _Rows(_Taking):
                 self._counted.update(arrived.rows)
 
 
-class _Windows(_Taking):
+class _WindowedRows(_Taking):
     """How often each row comes in each window, and how far their time has come."""
 
     def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:

@@ -29,7 +29,7 @@ from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state.compute import Computation, folder_of, store
-from dataflow_assets.languages.sql.state.driver import Cache, Driver, Limits
+from dataflow_assets.languages.sql.state.driver import Cache, Limits, QueryDriver
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.garbage import collect
 from dataflow_assets.languages.sql.state.look import looked_at
@@ -37,7 +37,7 @@ from dataflow_assets.languages.sql.state.manifest import VIEW, Manifest, positio
 from dataflow_assets.languages.sql.state.manifest import Position as ViewPosition
 from dataflow_assets.languages.sql.state.notices import Notices
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
-from dataflow_assets.languages.sql.state.output import Part
+from dataflow_assets.languages.sql.state.output import OutputPart
 from dataflow_assets.languages.sql.state.positions import (
     ending,
     first_position,
@@ -45,9 +45,9 @@ from dataflow_assets.languages.sql.state.positions import (
     rewound,
     whole,
 )
-from dataflow_assets.languages.sql.state.reading import Reader
-from dataflow_assets.languages.sql.state.states import States
-from dataflow_assets.languages.sql.state.tasks import Place
+from dataflow_assets.languages.sql.state.reading import ViewReader
+from dataflow_assets.languages.sql.state.states import QueryStates
+from dataflow_assets.languages.sql.state.tasks import StatePlace
 from dataflow_assets.languages.sql.state.united import UnitedSession
 from dataflow_assets.languages.sql.state.watermarks import LAST
 
@@ -82,7 +82,7 @@ class ViewSession(
         except BaseException:
             messages.close()
             raise
-        self._states = States(source, flow, self._files)
+        self._states = QueryStates(source, flow, self._files)
         self._collected = float("-inf")
         self._notices = Notices(flow, source.address().name)
 
@@ -169,10 +169,10 @@ class ViewSession(
             self._notices.new_partitions(messages.upto.keys() - start.offsets.keys())
         number, now = start.number + 1, _later(previous)
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
-        place = Place(self._source.location, self._flow, folder)
+        place = StatePlace(self._source.location, self._flow, folder)
         environment = Environment(self._source.view.zone, now)
         reader = self._reader(environment)
-        work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
+        work = Computation(reader, place, previous, QueryDriver(self._cache, spark, self.limits))
         manifest = work.run(
             messages,
             small=self._messages.reader(messages) == "driver",
@@ -193,8 +193,10 @@ class ViewSession(
             due=work.due(manifest),
         )
         self._states.follow(start, position, manifest)
-        parts = [Part(self._flow, one).text() for one in manifest.parts]
-        found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
+        parts = [OutputPart(self._flow, one).text() for one in manifest.parts]
+        found = Span.of_parts(
+            position.text(), parts or [OutputPart(self._flow).text()], full=span.full
+        )
         return replace(found, planned=span.planned, at=now)
 
     def _rebuilt_at(self, start: ViewPosition, end: ViewPosition | None) -> dict[str, int]:
@@ -210,9 +212,11 @@ class ViewSession(
         known = self._messages.understands(position.offsets)
         return position.offsets if known else self._messages.start()
 
-    def _reader(self, environment: Environment) -> Reader:
+    def _reader(self, environment: Environment) -> ViewReader:
         source = self._source
-        return Reader(source.source, self.identity, source.view, environment, others=source.others)
+        return ViewReader(
+            source.source, self.identity, source.view, environment, others=source.others
+        )
 
     @property
     def _most(self) -> int:

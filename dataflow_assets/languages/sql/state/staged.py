@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.state.tables import buckets_of
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedState:
     """One file of changes of a table."""
 
     name: str
@@ -27,7 +27,7 @@ class Staged:
     """Bytes of all changes in memory."""
 
 
-def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Staged:
+def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> StagedState:
     """Writes the changes of a table that has so many buckets."""
     numbers = buckets_of(changes["k"], buckets)
     order = np.argsort(numbers, kind="stable")
@@ -40,7 +40,7 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
             writer.write_batch(batch)
     files.write(name, sink.getvalue().to_pybytes(), changes.num_rows)
     rows_of = tuple(one.num_rows for _, one in parts)
-    return Staged(name, tuple(one for one, _ in parts), rows_of, ordered.nbytes)
+    return StagedState(name, tuple(one for one, _ in parts), rows_of, ordered.nbytes)
 
 
 def _parts(
@@ -54,7 +54,7 @@ def _parts(
     return found
 
 
-def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.Table:
+def changes_of(files: StateFiles, staged: Iterable[StagedState], bucket: int) -> pa.Table:
     """The changes of one bucket, of all files."""
     return concatenate(
         _read(files, one, [at for at, other in enumerate(one.buckets) if other == bucket])
@@ -63,11 +63,11 @@ def changes_of(files: StateFiles, staged: Iterable[Staged], bucket: int) -> pa.T
     )
 
 
-def all_changes(files: StateFiles, staged: Iterable[Staged]) -> pa.Table:
+def all_changes(files: StateFiles, staged: Iterable[StagedState]) -> pa.Table:
     return concatenate(_read(files, one, range(len(one.buckets))) for one in staged)
 
 
-def _read(files: StateFiles, one: Staged, parts: Sequence[int] | range) -> pa.Table:
+def _read(files: StateFiles, one: StagedState, parts: Sequence[int] | range) -> pa.Table:
     with files.open(one.name) as opened:
         file = ipc.open_file(opened)
         return pa.Table.from_batches([file.get_batch(at) for at in parts], SCHEMA)

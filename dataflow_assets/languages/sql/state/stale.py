@@ -10,19 +10,19 @@ import pyarrow as pa
 from dataflow_assets.languages.sql.engine.group_rows import key_of
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state.hops import Hop, sent_rows, stage_of
-from dataflow_assets.languages.sql.state.manifest import File, Manifest, Table
-from dataflow_assets.languages.sql.state.output import DELETED, Row
+from dataflow_assets.languages.sql.state.manifest import Manifest, StateFile, StateTable
+from dataflow_assets.languages.sql.state.output import DELETED, OutputRow
 from dataflow_assets.languages.sql.state.tables import bucket_rows
 from dataflow_assets.records.record import parse
 
 AT_ONCE = 500_000
 """Keys that are held in memory."""
-Load = Callable[[File], pa.Table]
+Load = Callable[[StateFile], pa.Table]
 
 
 def stale_rows(
     view: ViewPlan, manifest: Manifest, earlier: Sequence[Manifest], load: Load
-) -> Iterator[Row]:
+) -> Iterator[OutputRow]:
     """Deletes of the rows that states before had written, and the one that was built has not.
 
     Args:
@@ -38,10 +38,10 @@ def stale_rows(
         gone: set[bytes] = set()
         for one in earlier:
             gone.update(_keys(view, one, load, number, slices))
-        yield from (Row(key, DELETED) for key in sorted(gone - known))
+        yield from (OutputRow(key, DELETED) for key in sorted(gone - known))
 
 
-def _groups(manifest: Manifest) -> Iterator[Table]:
+def _groups(manifest: Manifest) -> Iterator[StateTable]:
     """The groups of the last stage, whose rows are in the target."""
     stages = [stage for name in manifest.tables if (stage := stage_of(name)) is not None]
     yield from (manifest.tables[Hop("groups", one).table] for one in sorted(stages)[-1:])

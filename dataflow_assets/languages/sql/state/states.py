@@ -14,10 +14,10 @@ from dataflow_assets.languages.sql.state.former_digests import former_digests
 from dataflow_assets.languages.sql.state.manifest import Earlier, Manifest, Position, manifest_of
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.stale import stale_rows
-from dataflow_assets.languages.sql.state.tasks import Place, load, part
+from dataflow_assets.languages.sql.state.tasks import StatePlace, load, part
 
 
-class States:
+class QueryStates:
     """Of the last two states the manifests; others are read when they are asked for."""
 
     def __init__(self, source: ViewSourceOptions, flow: str, files: StateFiles) -> None:
@@ -61,7 +61,7 @@ class States:
 
     def without_stale(
         self,
-        place: Place,
+        place: StatePlace,
         manifest: Manifest,
         earlier: tuple[Earlier, ...],
         rebuilt_at: Mapping[str, int],

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from dataflow_assets.languages.sql.engine.changes import BINARY, KEPT
 from dataflow_assets.languages.sql.engine.windows import FRONT, at_front, front
-from dataflow_assets.languages.sql.state.manifest import File, Table
+from dataflow_assets.languages.sql.state.manifest import StateFile, StateTable
 
 SCHEMA = pa.schema([*KEPT, ("t", pa.int64())])
-Load = Callable[[File], pa.Table]
+Load = Callable[[StateFile], pa.Table]
 
 
 def buckets_of(keys: pa.Array, buckets: int) -> npt.NDArray[np.uint32]:
@@ -53,7 +53,7 @@ def alive(rows: pa.Table, since: int | None) -> pa.Table:
     return rows if since is None else rows.filter(pc.greater(rows["t"], since))
 
 
-def find(table: Table, keys: pa.Array, load: Load) -> pa.Table:
+def find(table: StateTable, keys: pa.Array, load: Load) -> pa.Table:
     """Returns what is kept under some keys.
 
     Args:
@@ -73,7 +73,7 @@ def matching(rows: pa.Table, keys: pa.Array) -> pa.Table:
     return rows.filter(pc.is_in(rows["k"], keys))
 
 
-def bucket_rows(table: Table, bucket: int, buckets: int, load: Load) -> pa.Table:
+def bucket_rows(table: StateTable, bucket: int, buckets: int, load: Load) -> pa.Table:
     """All that is kept in one bucket of so many, which may be more than the table has now."""
     size = len(table.buckets)
     file = table.buckets[bucket & size - 1]
@@ -84,7 +84,7 @@ def bucket_rows(table: Table, bucket: int, buckets: int, load: Load) -> pa.Table
     return merge(layers)
 
 
-def final_rows(table: Table, upto: int, load: Load) -> dict[bytes, bytes]:
+def final_rows(table: StateTable, upto: int, load: Load) -> dict[bytes, bytes]:
     """Returns what is kept under the keys of windows that are final up to a time."""
     buckets = [load(file) for file in table.buckets if file is not None]
     layers = [pa.concat_tables(buckets)] if buckets else []

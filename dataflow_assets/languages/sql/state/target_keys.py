@@ -9,9 +9,15 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Kind, Note, kind_of
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.languages.sql.engine.expressions import CastTo, Column, Expression, Shared
-from dataflow_assets.languages.sql.engine.plan import Output
-from dataflow_assets.languages.sql.engine.types import BITS, MOST_DIGITS, STRING, Type, as_decimal
+from dataflow_assets.languages.sql.engine.expressions import CastTo, Expression, FlinkColumn, Shared
+from dataflow_assets.languages.sql.engine.plan import FlinkOutput
+from dataflow_assets.languages.sql.engine.types import (
+    BITS,
+    MOST_DIGITS,
+    STRING,
+    FlinkType,
+    as_decimal,
+)
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 
 _EXACT_IN_DOUBLE = 32  # bits of whole numbers
@@ -19,14 +25,14 @@ _BOUNDS = 2  # columns behind the cells; `window_time` has milliseconds
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-def narrow(view: ViewPlan) -> Iterator[Output]:
+def narrow(view: ViewPlan) -> Iterator[FlinkOutput]:
     """The columns of the target, with types that say no more than their values keep to."""
     for one in view.outputs:
         found = one.expression
         yield replace(one, expression=replace(found, type=_narrow(view, found)))
 
 
-def _narrow(view: ViewPlan, found: Expression) -> Type:
+def _narrow(view: ViewPlan, found: Expression) -> FlinkType:
     """A CHAR is filled by a cast alone; bounds of windows of whole seconds have no digits."""
     way = [*_way(view, found)]
     if found.type.kind == "CHAR" and not any(isinstance(one, CastTo) for one in way):
@@ -39,7 +45,7 @@ def _narrow(view: ViewPlan, found: Expression) -> Type:
 def _way(view: ViewPlan, found: Expression) -> Iterator[Expression]:
     yield (found := _whole(found, view.shared))
     for stage in reversed(view.stages):
-        if not isinstance(found, Column) or found.at >= len(stage.keys):
+        if not isinstance(found, FlinkColumn) or found.at >= len(stage.keys):
             return
         yield (found := _whole(stage.keys[found.at], stage.shared))
 
@@ -50,13 +56,13 @@ def _whole(found: Expression, shared: Sequence[Expression]) -> Expression:
 
 def _is_bound(view: ViewPlan, way: Sequence[Expression]) -> bool:
     first = way[-1]
-    if len(way) <= len(view.stages) or not isinstance(first, Column):
+    if len(way) <= len(view.stages) or not isinstance(first, FlinkColumn):
         return False
     return 0 <= first.at - len(view.cells) < _BOUNDS
 
 
 def check(
-    outputs: Iterable[Output], target: pa.Schema, name: str, accepted: Collection[str] = ()
+    outputs: Iterable[FlinkOutput], target: pa.Schema, name: str, accepted: Collection[str] = ()
 ) -> None:
     """Raises PermanentError for a column of the key in which values that differ may be equal.
 
@@ -74,7 +80,7 @@ def check(
             raise PermanentError(_message(one, target.field(at), name))
 
 
-def _message(one: Output, field: pa.Field, name: str) -> str:
+def _message(one: FlinkOutput, field: pa.Field, name: str) -> str:
     return (
         f"the column {one.name} of {name} may store values as equal that the query tells apart, "
         f"which are {one.expression.type}: several groups would be one row, with the values of one "
@@ -84,7 +90,7 @@ def _message(one: Output, field: pa.Field, name: str) -> str:
     )
 
 
-def _cast(one: Output, field: pa.Field) -> str:
+def _cast(one: FlinkOutput, field: pa.Field) -> str:
     if not one.expression.type.text:
         return f", or CAST the {one.expression.type} in the query to what the column stores"
     if Note.PADDED.marks(field):
@@ -92,7 +98,7 @@ def _cast(one: Output, field: pa.Field) -> str:
     return ""
 
 
-def _tells_apart(kind: Type, field: pa.Field) -> bool:
+def _tells_apart(kind: FlinkType, field: pa.Field) -> bool:
     if _is_loose(field):
         return kind.kind == "CHAR" and Note.PADDED.marks(field)
     numeric = kind_of(field) == Kind.NUMERIC
@@ -114,7 +120,7 @@ def _is_double(kind: pa.DataType) -> bool:
     return found
 
 
-def _holds(kind: Type, field: pa.Field) -> bool:
+def _holds(kind: FlinkType, field: pa.Field) -> bool:
     """Whole numbers and decimals: all of their digits."""
     if pa.types.is_floating(field.type):
         small = kind.integer and BITS[kind.kind] <= _EXACT_IN_DOUBLE

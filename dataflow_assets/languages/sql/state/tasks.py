@@ -18,11 +18,11 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.sql.state import output, tables
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.hops import Flowing, Hop
-from dataflow_assets.languages.sql.state.manifest import File, Table
-from dataflow_assets.languages.sql.state.reading import Reader
-from dataflow_assets.languages.sql.state.staged import Staged, changes_of, stage
+from dataflow_assets.languages.sql.state.manifest import StateFile, StateTable
+from dataflow_assets.languages.sql.state.reading import ViewReader
+from dataflow_assets.languages.sql.state.staged import StagedState, changes_of, stage
 from dataflow_assets.micro_batch.defects import place, report_defects
-from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.task_failures import TaskFailure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, numbers, spare_worker
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class StatePlace:
     """Where a task puts its files."""
 
     location: FilesConnection
@@ -51,14 +51,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Done:
+class StateDone:
     """What came of a task."""
 
-    staged: Mapping[str, Staged] = field(default_factory=dict)
+    staged: Mapping[str, StagedState] = field(default_factory=dict)
     """By the table that the changes are of."""
-    parts: tuple[File, ...] = ()
+    parts: tuple[StateFile, ...] = ()
     bucket: int = 0
-    kept: File | None = None
+    kept: StateFile | None = None
     """All of the bucket; None: nothing."""
     records: int = 0
     refused: int = 0
@@ -73,9 +73,9 @@ class Done:
 class ReadSlice:
     """A slice of messages -> changes of the first tables."""
 
-    reader: Reader
+    reader: ViewReader
     piece: OffsetSlice
-    place: Place
+    place: StatePlace
     buckets: Mapping[str, int]
     """By the table how many it has."""
 
@@ -84,13 +84,13 @@ class ReadSlice:
         """The flow, and what of it is read, for people."""
         return self.place.flow, place("its source", self.piece)
 
-    def __call__(self) -> Done:
-        files, found = self.place.files(), Done()
+    def __call__(self) -> StateDone:
+        files, found = self.place.files(), StateDone()
         for _, read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
             staged = _stage(files, self.place, flowing.arriving(read.changes), self.buckets)
             parts = part(files, self.place, read.refused)
-            found = Done(
+            found = StateDone(
                 staged,
                 parts,
                 records=read.records,
@@ -108,10 +108,10 @@ class MergeBucket:
 
     flowing: Flowing
     hop: Hop
-    table: Table
+    table: StateTable
     bucket: int
-    staged: tuple[Staged, ...]
-    place: Place
+    staged: tuple[StagedState, ...]
+    place: StatePlace
     buckets: Mapping[str, int]
     final: int | None = None
     """Windows that end by then are final."""
@@ -121,7 +121,7 @@ class MergeBucket:
         """The flow, and what of it is merged, for people."""
         return self.place.flow, f"state of {self.hop.table}, bucket {self.bucket}"
 
-    def __call__(self) -> Done:
+    def __call__(self) -> StateDone:
         files = self.place.files()
         before = self._before(files)
         changes = changes_of(files, self.staged, self.bucket)
@@ -139,7 +139,7 @@ class MergeBucket:
         staged = _stage(files, self.place, moved.changes, self.buckets)
         parts = part(files, self.place, moved.output)
         first = tables.first([rows]) if self.flowing.is_windowed(self.hop) else None
-        return Done(staged, parts, self.bucket, kept, first=first)
+        return StateDone(staged, parts, self.bucket, kept, first=first)
 
     def _before(self, files: StateFiles) -> pa.Table:
         since, count = self.flowing.since(self.hop), self.buckets[self.hop.table]
@@ -150,29 +150,31 @@ class MergeBucket:
 Task = ReadSlice | MergeBucket
 
 
-def load_alive(files: StateFiles, since: int | None, file: File) -> pa.Table:
+def load_alive(files: StateFiles, since: int | None, file: StateFile) -> pa.Table:
     """The rows of a file of a table, without those that are forgotten."""
     return tables.alive(load(files, file), since)
 
 
 def _stage(
     files: StateFiles,
-    place: Place,
+    place: StatePlace,
     changes: Mapping[str, pa.Table],
     buckets: Mapping[str, int],
-) -> dict[str, Staged]:
+) -> dict[str, StagedState]:
     return {
         name: stage(files, place.changes(name), some, buckets[name])
         for name, some in changes.items()
     }
 
 
-def load(files: StateFiles, file: File) -> pa.Table:
+def load(files: StateFiles, file: StateFile) -> pa.Table:
     """The rows of a file of a table."""
     return tables.decode(files.read(file.name, file.digest)).cast(tables.SCHEMA)
 
 
-def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[File, ...]:
+def part(
+    files: StateFiles, place: StatePlace, rows: Sequence[output.OutputRow]
+) -> tuple[StateFile, ...]:
     if not rows:
         return ()
     found = files.write(place.name("output"), output.write_rows(rows), len(rows))
@@ -181,7 +183,7 @@ def part(files: StateFiles, place: Place, rows: Sequence[output.Row]) -> tuple[F
 
 
 @dataclass(frozen=True)
-class _InTasks:
+class _StateInTasks:
     """The function that Spark runs: each row is the number of a task."""
 
     tasks: tuple[Task, ...]
@@ -200,17 +202,17 @@ class _InTasks:
             with report_defects(*task.about):
                 return task()
         except DataflowError as error:
-            return Failure.of(error)
+            return TaskFailure.of(error)
 
 
-def run(spark: SparkSession, tasks: Sequence[Task]) -> list[Done]:
+def run(spark: SparkSession, tasks: Sequence[Task]) -> list[StateDone]:
     """Runs tasks as one job, and what came of each, in any order.
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
     """
     if not tasks:
         return []
-    work = _InTasks(tuple(tasks), failpoints.from_environment())
+    work = _StateInTasks(tuple(tasks), failpoints.from_environment())
     found: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
-    raise_gravest([one for one in found if isinstance(one, Failure)])
+    raise_gravest([one for one in found if isinstance(one, TaskFailure)])
     return found

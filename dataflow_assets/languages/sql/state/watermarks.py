@@ -14,7 +14,7 @@ LAST = 253_402_300_799_999
 """The watermark of a partition of which nothing more is ever read: the end of the year 9999."""
 
 
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of one partition."""
 
     active: int
@@ -26,7 +26,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 class Watermarks(msgspec.Struct, frozen=True, omit_defaults=True):
     """Those of all partitions."""
 
-    marks: dict[str, Mark] = {}
+    marks: dict[str, WatermarkState] = {}
     reached: int | None = None
     """The watermark of the view, which never falls; None: there is none yet."""
 
@@ -73,15 +73,15 @@ def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
     return Watermarks(reached=max(known, default=None))
 
 
-def _move(before: Mark | None, at: int | None, now: int) -> Mark:
+def _move(before: WatermarkState | None, at: int | None, now: int) -> WatermarkState:
     if before is None:
-        return Mark(now)
-    return before if at is None else Mark(at, before.moment)
+        return WatermarkState(now)
+    return before if at is None else WatermarkState(at, before.moment)
 
 
-def _rise(mark: Mark, moment: int | None) -> Mark:
+def _rise(mark: WatermarkState, moment: int | None) -> WatermarkState:
     known = [one for one in (mark.moment, moment) if one is not None]
-    return Mark(mark.active, max(known, default=None))
+    return WatermarkState(mark.active, max(known, default=None))
 
 
 def reached(found: Watermarks, now: int, idle: int) -> int | None:

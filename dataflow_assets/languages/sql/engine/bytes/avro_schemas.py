@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 RECORD = "org.apache.flink.avro.generated.record"
 _PLAIN = {
@@ -23,7 +23,7 @@ _PLAIN = {
 }
 
 
-def problem(kind: Type) -> str:
+def problem(kind: FlinkType) -> str:
     """Why a column cannot be in Avro; empty where it can."""
     if kind.kind == "TIMESTAMP_LTZ":
         return "Avro's legacy mapping has no TIMESTAMP_LTZ: declare TIMESTAMP(3)"
@@ -34,7 +34,7 @@ def problem(kind: Type) -> str:
     return next(filter(None, map(problem, kind.items)), "")
 
 
-def schema_of(layout: Layout) -> str:
+def schema_of(layout: FlinkLayout) -> str:
     """As JSON text; a column that may be null is a union whose first type is null."""
     columns = zip(layout.names, layout.types, layout.nullable, strict=True)
     fields = [_field(name, kind, RECORD, nullable) for name, kind, nullable in columns]
@@ -43,14 +43,14 @@ def schema_of(layout: Layout) -> str:
     return json.dumps(found, separators=(",", ":"))
 
 
-def _field(name: str, kind: Type, parent: str, nullable: bool) -> dict[str, Any]:
+def _field(name: str, kind: FlinkType, parent: str, nullable: bool) -> dict[str, Any]:
     schema = _schema(kind, f"{parent}_{name}")
     if not nullable:
         return {"name": name, "type": schema}
     return {"name": name, "type": ["null", schema], "default": None}
 
 
-def _schema(kind: Type, name: str) -> Any:
+def _schema(kind: FlinkType, name: str) -> Any:
     if kind.kind in _PLAIN:
         return _PLAIN[kind.kind]
     if kind.kind == "DECIMAL":
@@ -72,5 +72,5 @@ def _schema(kind: Type, name: str) -> Any:
     return {"type": "record", "name": last, "namespace": namespace, "fields": fields}
 
 
-def _nullable(kind: Type, name: str) -> Any:
+def _nullable(kind: FlinkType, name: str) -> Any:
     return ["null", _schema(kind, name)]

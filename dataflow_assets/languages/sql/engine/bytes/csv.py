@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.bytes.json_as_flink import strip_zeros
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout, Spelling
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout, Spelling
 from dataflow_assets.languages.sql.engine.texts import double_text, float_text
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Cells = list[str | None]
 _ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "t": "\t"}
@@ -21,7 +21,7 @@ _SURE_TO_QUOTE = 24  # Jackson looks into shorter texts only, and quotes longer 
 _ENDS = "\r\n"
 
 
-def splitter(layout: Layout) -> Callable[[str], Cells]:
+def splitter(layout: FlinkLayout) -> Callable[[str], Cells]:
     """Returns what makes cells of a record's text; made once for each layout.
 
     They raise ValueError for a quote that is not closed or has something behind it, and for a
@@ -39,7 +39,7 @@ def splitter(layout: Layout) -> Callable[[str], Cells]:
     return split
 
 
-def _cell(layout: Layout) -> re.Pattern[str]:
+def _cell(layout: FlinkLayout) -> re.Pattern[str]:
     """A quoted cell with the blanks behind it, or a plain one."""
     delimiter, escape = re.escape(layout.delimiter), re.escape(layout.escape or "")
     escaped = f"{escape}.|" if escape else ""
@@ -52,7 +52,7 @@ def _cell(layout: Layout) -> re.Pattern[str]:
     return re.compile(f"{quoted}|(?!{quote}){plain}", re.DOTALL)
 
 
-def _split(text: str, cell: re.Pattern[str], layout: Layout) -> list[str]:
+def _split(text: str, cell: re.Pattern[str], layout: FlinkLayout) -> list[str]:
     cells, at = [], 0
     while True:
         found = cell.match(text, at)
@@ -70,7 +70,7 @@ def _split(text: str, cell: re.Pattern[str], layout: Layout) -> list[str]:
     return cells
 
 
-def _unquote(found: re.Match[str], layout: Layout) -> str:
+def _unquote(found: re.Match[str], layout: FlinkLayout) -> str:
     text, quote = found["plain"], layout.quote
     if text is None:
         text = found["quoted"]
@@ -83,7 +83,9 @@ def _unquote(found: re.Match[str], layout: Layout) -> str:
     return shape.sub(lambda one: _ESCAPED.get(one[1], one[1]) if one[1] else str(quote), text)
 
 
-def joiner(layout: Layout, spelling: Spelling = "Flink's") -> Callable[[Mapping[str, Any]], bytes]:
+def joiner(
+    layout: FlinkLayout, spelling: Spelling = "Flink's"
+) -> Callable[[Mapping[str, Any]], bytes]:
     """Returns what makes the bytes of a row's JSON values; made once for each task."""
     columns = zip(layout.names, layout.types, strict=True)
     strips = spelling == "Flink's" and not layout.plain_decimals
@@ -98,7 +100,7 @@ def joiner(layout: Layout, spelling: Spelling = "Flink's") -> Callable[[Mapping[
     return join
 
 
-def _writer(kind: Type, layout: Layout, *, strips: bool) -> Callable[[Any], str]:
+def _writer(kind: FlinkType, layout: FlinkLayout, *, strips: bool) -> Callable[[Any], str]:
     """Texts are quoted where they must be, numbers and booleans never."""
     if kind.numeric or kind.kind == "BOOLEAN":
         return lambda value: _item(value, kind, layout, strips=strips)
@@ -113,7 +115,7 @@ def _writer(kind: Type, layout: Layout, *, strips: bool) -> Callable[[Any], str]
     return lambda value: _quote(str(value), layout)
 
 
-def _item(value: Any, kind: Type, layout: Layout, *, strips: bool) -> str:
+def _item(value: Any, kind: FlinkType, layout: FlinkLayout, *, strips: bool) -> str:
     if kind.kind == "BOOLEAN":
         return "true" if value else "false"
     if kind.kind == "DECIMAL":
@@ -124,7 +126,7 @@ def _item(value: Any, kind: Type, layout: Layout, *, strips: bool) -> str:
     return str(value)
 
 
-def _quote(text: str, layout: Layout) -> str:
+def _quote(text: str, layout: FlinkLayout) -> str:
     """Jackson's loose check: whatever sorts before the delimiter or the quote is suspect."""
     quote, escape = layout.quote, layout.escape
     if quote is None:

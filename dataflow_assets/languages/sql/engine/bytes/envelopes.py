@@ -34,7 +34,7 @@ _NO_ROWS = frozenset(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Change(NamedTuple):
+class _FlinkChange(NamedTuple):
     """What happened to one row."""
 
     kind: str
@@ -45,7 +45,7 @@ class _Change(NamedTuple):
     """Fields that the row after the change has not been sent with."""
 
 
-class Changes:
+class FlinkChanges:
     """Reads messages; made once for each task."""
 
     def __init__(self, layout: ChangeLayout) -> None:
@@ -71,7 +71,7 @@ class Changes:
             raise
         return [one for change in changes for one in self._rows(change)]
 
-    def _rows(self, change: _Change) -> list[tuple[Fields, bool]]:
+    def _rows(self, change: _FlinkChange) -> list[tuple[Fields, bool]]:
         before = change.before
         if change.kind == _DELETE:
             return [(self._known_row(before, "which row is gone"), True)]
@@ -102,7 +102,7 @@ class Changes:
             "FULL for a table of PostgreSQL"
         )
 
-    def _canal(self, body: Any) -> Iterator[_Change]:
+    def _canal(self, body: Any) -> Iterator[_FlinkChange]:
         fields = _object(body)
         if not all(self._is_included(fields, name) for name in self._included):
             return
@@ -117,7 +117,7 @@ class Changes:
         if len(old) != len(rows):
             raise _rejection(f"old has {len(old)} rows, and data {len(rows)}")
         for row, changed in zip(rows, old, strict=True):
-            yield _Change(kind, None if changed is None else {**row, **changed}, row)
+            yield _FlinkChange(kind, None if changed is None else {**row, **changed}, row)
 
     def _is_included(self, fields: Fields, name: str) -> bool:
         value = fields.get(name)
@@ -138,7 +138,7 @@ class Changes:
         return {f"value.{name}": value for name, value in found.items()}
 
 
-def _debezium(body: Any) -> Iterator[_Change]:
+def _debezium(body: Any) -> Iterator[_FlinkChange]:
     event = change_event(body)
     if event is None:
         raise _rejection("no change event of Debezium: it has no op, or neither before nor after")
@@ -149,7 +149,7 @@ def _debezium(body: Any) -> Iterator[_Change]:
     found = event.row("before", {}, ())
     before = None if found is None else found[0]
     after = None if kind == _DELETE else event.row("after", {}, _ABSENT)
-    yield _Change(_INSERT if kind == _SNAPSHOT else kind, before, *(after or (None, ())))
+    yield _FlinkChange(_INSERT if kind == _SNAPSHOT else kind, before, *(after or (None, ())))
 
 
 def _whole(after: Fields, absent: Sequence[str], before: Fields | None) -> Fields:
@@ -166,7 +166,7 @@ def _whole(after: Fields, absent: Sequence[str], before: Fields | None) -> Field
     return {**after, **known}
 
 
-def _maxwell(body: Any) -> Iterator[_Change]:
+def _maxwell(body: Any) -> Iterator[_FlinkChange]:
     fields = _object(body)
     kind = _kind(fields, _OF_MAXWELL)
     if kind is None:
@@ -174,13 +174,13 @@ def _maxwell(body: Any) -> Iterator[_Change]:
     row, old = _object(fields.get("data"), "data"), fields.get("old")
     if kind == _UPDATE:
         before = None if old is None else {**row, **_object(old, "old")}
-        yield _Change(kind, before, row)
+        yield _FlinkChange(kind, before, row)
     else:
         yield _one_sided(kind, row)
 
 
-def _one_sided(kind: str, row: Fields) -> _Change:
-    return _Change(kind, row, None) if kind == _DELETE else _Change(kind, None, row)
+def _one_sided(kind: str, row: Fields) -> _FlinkChange:
+    return _FlinkChange(kind, row, None) if kind == _DELETE else _FlinkChange(kind, None, row)
 
 
 def _kind(fields: Fields, kinds: Mapping[str, str]) -> str | None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
 from dataflow_assets.languages.sql.engine.texts import double_text, float_text
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Form = Callable[[Any], Any]
 """From the JSON value of a column, not null, to the one that is written."""
@@ -24,7 +24,7 @@ _LARGE = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")
 _ESCAPES = re.compile(rb"\\(u[0-9a-f]{4}|.)", re.DOTALL)
 
 
-def encoder(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
+def encoder(layout: FlinkLayout) -> Callable[[Mapping[str, Any]], bytes]:
     """Returns what makes the bytes of a row's JSON values; made once for each task."""
     pairs = zip(layout.names, layout.types, strict=True)
     forms = [(name, _form(kind, layout)) for name, kind in pairs]
@@ -42,7 +42,7 @@ def encoder(layout: Layout) -> Callable[[Mapping[str, Any]], bytes]:
     return encode
 
 
-def _form(kind: Type, layout: Layout) -> Form | None:
+def _form(kind: FlinkType, layout: FlinkLayout) -> Form | None:
     if kind.kind == "DECIMAL":
         return _plain if layout.plain_decimals else strip_zeros
     if kind.kind in ("FLOAT", "DOUBLE"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Kind = Literal["json", "csv", "avro", "raw"]
 Times = Literal["SQL", "ISO-8601", "RFC-3339"]
@@ -18,13 +18,13 @@ RAW_BYTES = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DO
 
 
 @dataclass(frozen=True)
-class Layout:
+class FlinkLayout:
     """The bytes of a key, or of a value. Sent to the tasks."""
 
     kind: Kind
     names: tuple[str, ...]
     """As they are in the bytes: without `key.fields-prefix`."""
-    types: tuple[Type, ...]
+    types: tuple[FlinkType, ...]
     nullable: tuple[bool, ...]
     times: Times = "SQL"
     ignore_errors: bool = False
@@ -57,7 +57,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class ChangeLayout(Layout):
+class ChangeLayout(FlinkLayout):
     """A value that is a change: rows with these columns, in the envelope of what captured them."""
 
     envelope: Envelope = "debezium"
@@ -73,8 +73,8 @@ class ChangeLayout(Layout):
 class Layouts:
     """Of the records of one topic."""
 
-    value: Layout
-    key: Layout | None = None
+    value: FlinkLayout
+    key: FlinkLayout | None = None
     """None: records have no keys, or keys are not read."""
     key_columns: tuple[str, ...] = ()
     """The columns of the key, as the table names them, in the order of its layout."""

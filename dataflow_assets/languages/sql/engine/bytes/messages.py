@@ -18,7 +18,7 @@ from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Te
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.languages.sql.engine.bytes.avro_schemas import schema_of
 from dataflow_assets.languages.sql.engine.bytes.csv import Cells, splitter
-from dataflow_assets.languages.sql.engine.bytes.layout import RAW_BYTES, Layout
+from dataflow_assets.languages.sql.engine.bytes.layout import RAW_BYTES, FlinkLayout
 from dataflow_assets.languages.sql.engine.bytes.number_texts import keeper
 from dataflow_assets.languages.sql.engine.first_json import first_json
 from dataflow_assets.records.record import exact_json
@@ -36,8 +36,8 @@ Texted = Callable[[bytes], bytes]
 class SqlFormat(MessageFormat):
     """The formats of a table's keys and values."""
 
-    value: Layout
-    key: Layout | None = None
+    value: FlinkLayout
+    key: FlinkLayout | None = None
     """None: keys are not read."""
     schemas: Schemas | None = None
     """Those that keys and values of a registry name by their numbers."""
@@ -61,7 +61,7 @@ class SqlFormat(MessageFormat):
         return Texts(found.texts, {row: f"key: {why}" for row, why in found.refused.items()})
 
 
-def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
+def _texts(given: pa.Array, layout: FlinkLayout, skipped: bytes, schemas: Schemas | None) -> Texts:
     if layout.kind == "avro":
         return _of_avro(given, layout, skipped, schemas)
     if layout.kind == "json" and _all_json(given):
@@ -85,7 +85,9 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | N
 _keeper = lru_cache(maxsize=64)(keeper)
 
 
-def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
+def _of_avro(
+    given: pa.Array, layout: FlinkLayout, skipped: bytes, schemas: Schemas | None
+) -> Texts:
     from dataflow_assets.formats.avro import AvroFormat
 
     # Of a registry each value is read by its own schema, and its fields are found by their names:
@@ -101,7 +103,7 @@ def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas |
 
 
 @lru_cache(maxsize=64)
-def _as_text(layout: Layout) -> Texted:
+def _as_text(layout: FlinkLayout) -> Texted:
     if layout.kind == "json":
         return partial(_json, lenient=layout.ignore_errors)
     if layout.kind == "csv":
@@ -139,7 +141,7 @@ def _without_value(error: Exception) -> str:
     return str(error).replace("JSON is malformed: ", "")
 
 
-def _csv(given: bytes, layout: Layout, split: Callable[[str], Cells]) -> bytes:
+def _csv(given: bytes, layout: FlinkLayout, split: Callable[[str], Cells]) -> bytes:
     if not given:
         raise ValueError("not CSV: the record is empty")
     text = given.decode()
@@ -148,7 +150,7 @@ def _csv(given: bytes, layout: Layout, split: Callable[[str], Cells]) -> bytes:
     return exact_json(split(text))
 
 
-def _raw(given: bytes, layout: Layout) -> bytes:
+def _raw(given: bytes, layout: FlinkLayout) -> bytes:
     kind = layout.types[0]
     if kind.text:
         return exact_json(given.decode(layout.charset))

@@ -11,8 +11,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, Layout
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout, FlinkLayout
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 _RESPELLED = r"[:\[,]\s*-?(?:[0-9]+(?:\.[0-9]+)?[eE]|0\.000000|0\s*[,}\]])"
 """Numbers that are not spelled again as they were: exponents, small fractions, and -0."""
@@ -28,7 +28,7 @@ class _Number(str):
     __slots__ = ()
 
 
-def keeper(layout: Layout) -> Callable[[pa.Array], pa.Array] | None:
+def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
     """What keeps the texts of numbers in the records of a JSON layout; None: nothing needs it."""
     keeps = [_keep(kind) for kind in layout.types]
     if layout.kind != "json" or not any(keeps):
@@ -68,7 +68,7 @@ def _fields(body: Any, fields: Mapping[str, Keep]) -> Any:
     return {name: fields.get(name, _plain)(value) for name, value in body.items()}
 
 
-def _keep(kind: Type) -> Keep | None:
+def _keep(kind: FlinkType) -> Keep | None:
     if kind.text:
         return lambda value: str(value) if isinstance(value, _Number) else _plain(value)
     if kind.kind in ("FLOAT", "DOUBLE"):

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
 from dataflow_assets.languages.sql.engine.bytes.read_times import Read, time_reader
 from dataflow_assets.languages.sql.engine.casts import cast, or_null
 from dataflow_assets.languages.sql.engine.numbers import (
@@ -19,7 +19,7 @@ from dataflow_assets.languages.sql.engine.numbers import (
     single,
     wrap_around,
 )
-from dataflow_assets.languages.sql.engine.types import DOUBLE, STRING, Type
+from dataflow_assets.languages.sql.engine.types import DOUBLE, STRING, FlinkType
 from dataflow_assets.records.record import exact_json
 
 _UTC = ZoneInfo("UTC")
@@ -27,10 +27,10 @@ _MOST_DIGITS = 20  # before the point, of any whole number
 _double_of_text = number_reader(DOUBLE)
 
 
-class Reader:
+class FlinkReader:
     """Reads parsed bodies of one layout; made once for each task."""
 
-    def __init__(self, layout: Layout, used: frozenset[int] | None = None) -> None:
+    def __init__(self, layout: FlinkLayout, used: frozenset[int] | None = None) -> None:
         """`used`: the columns that somebody looks at, all by default; the others become null.
 
         `reads`: what reads the value of each column.
@@ -103,7 +103,7 @@ class Reader:
 def _read_nothing(_: Any) -> None: ...
 
 
-def reader(kind: Type, layout: Layout) -> Read:
+def reader(kind: FlinkType, layout: FlinkLayout) -> Read:
     """Returns what reads a JSON value of a type."""
     if kind.text:
         return _text
@@ -128,7 +128,7 @@ def _text(value: Any) -> str:
     return exact_json(value).decode() if isinstance(value, dict | list) else str(value)
 
 
-def _whole_numbers(kind: Type) -> Read:
+def _whole_numbers(kind: FlinkType) -> Read:
     least, most = bounds(kind.kind)
 
     def read(value: Any) -> int:
@@ -137,7 +137,7 @@ def _whole_numbers(kind: Type) -> Read:
     return read
 
 
-def _whole(value: Any, kind: Type) -> int:
+def _whole(value: Any, kind: FlinkType) -> int:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError(f"not a number, as {kind} needs it")  # noqa: TRY004 - of a record
     if isinstance(value, Decimal) and value.adjusted() > _MOST_DIGITS:
@@ -200,7 +200,7 @@ _SIMPLE: Mapping[str, Read] = {
 }
 
 
-def _read_nested(kind: Type, layout: Layout) -> Read:
+def _read_nested(kind: FlinkType, layout: FlinkLayout) -> Read:
     inner = [_part(reader(one, layout), layout) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in _is(value, list, "array")]
@@ -219,7 +219,7 @@ def _read_nested(kind: Type, layout: Layout) -> Read:
     return read
 
 
-def _part(read: Read, layout: Layout) -> Read:
+def _part(read: Read, layout: FlinkLayout) -> Read:
     """An item or field, null where it is null, or cannot be read and errors are ignored."""
     if not layout.ignore_errors:
         return or_null(read)
@@ -245,7 +245,7 @@ def _is(value: Any, wanted: type, name: str) -> Any:
     return value
 
 
-def _of_text(kind: Type, layout: Layout) -> Read:
+def _of_text(kind: FlinkType, layout: FlinkLayout) -> Read:
     """A cell of CSV; an empty one is an empty text, and an error for everything else."""
     if kind.text:
         return _text

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout
-from dataflow_assets.languages.sql.engine.bytes.read import Reader
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
+from dataflow_assets.languages.sql.engine.bytes.read import FlinkReader
 from dataflow_assets.languages.sql.engine.bytes.read_times import Read
 from dataflow_assets.languages.sql.engine.numbers import bounds
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 
 class ColumnsReader:
     """Made once for each task. Where one of the bodies is not read, none of them is."""
 
-    def __init__(self, layout: Layout, used: frozenset[int] | None = None) -> None:
+    def __init__(self, layout: FlinkLayout, used: frozenset[int] | None = None) -> None:
         """`used`: the columns that somebody looks at, all by default; the others become null."""
-        self._layout, self._reader = layout, Reader(layout, used)
+        self._layout, self._reader = layout, FlinkReader(layout, used)
         self._used = frozenset(range(len(layout.names))) if used is None else used
 
     def __call__(self, bodies: Sequence[Any]) -> list[Sequence[Any]]:
@@ -68,13 +68,13 @@ def _check_all(bodies: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
         raise ValueError("a field is missing")
 
 
-def _read(values: Sequence[Any], read: Read, kind: Type) -> Sequence[Any]:
+def _read(values: Sequence[Any], read: Read, kind: FlinkType) -> Sequence[Any]:
     if _is_read(values, kind):
         return values
     return [None if value is None else read(value) for value in values]
 
 
-def _is_read(values: Sequence[Any], kind: Type) -> bool:
+def _is_read(values: Sequence[Any], kind: FlinkType) -> bool:
     classes = set(map(type, values)) - {NoneType}
     if kind.text:
         return classes <= {str}

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from dataflow_assets.languages.sql.engine.bytes.layout import Layout, Times
+from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout, Times
 from dataflow_assets.languages.sql.engine.casts import cutter
 from dataflow_assets.languages.sql.engine.texts import parsed_date, parsed_moment, parsed_time
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Read = Callable[[Any], Any]
 """From a JSON value that is not null. Raises ValueError."""
@@ -23,7 +23,7 @@ _DAYS_END = re.compile(r"24:00:00(?:\.0+)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def time_reader(kind: Type, layout: Layout) -> Read:
+def time_reader(kind: FlinkType, layout: FlinkLayout) -> Read:
     """Returns what reads a DATE, a TIME or a moment."""
     if kind.kind == "DATE":
         return _day
@@ -54,7 +54,7 @@ def _clock(value: Any) -> time:
     return time() if _DAYS_END.fullmatch(text) else parsed_time(text)
 
 
-def _moments(kind: Type, times: Times) -> Read:
+def _moments(kind: FlinkType, times: Times) -> Read:
     separator = " " if times == "SQL" else "T"
     local = kind.kind == "TIMESTAMP_LTZ"
     zone = "Z" if local else "Z?" if times == "RFC-3339" else ""

@@ -17,10 +17,15 @@ from dataflow_assets.formats.value_schema import head_of
 from dataflow_assets.languages.sql.engine.bytes.avro_schemas import schema_of
 from dataflow_assets.languages.sql.engine.bytes.csv import joiner
 from dataflow_assets.languages.sql.engine.bytes.json_as_flink import encoder as json_encoder
-from dataflow_assets.languages.sql.engine.bytes.layout import RAW_BYTES, Layout, Spelling, Times
+from dataflow_assets.languages.sql.engine.bytes.layout import (
+    RAW_BYTES,
+    FlinkLayout,
+    Spelling,
+    Times,
+)
 from dataflow_assets.languages.sql.engine.casts import or_null
 from dataflow_assets.languages.sql.engine.texts import clock_text, date_text, shortest
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.records.record import exact_json
 
 Write = Callable[[Any], Any]
@@ -30,7 +35,7 @@ Encode = Callable[[Mapping[str, Any]], bytes | None]
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def writer(kind: Type, times: Times) -> Write | None:
+def writer(kind: FlinkType, times: Times) -> Write | None:
     """Returns what makes a JSON value of a value; None where the value is one."""
     if kind.kind == "FLOAT":
         return lambda value: fraction(shortest(value))
@@ -47,7 +52,7 @@ def writer(kind: Type, times: Times) -> Write | None:
     return _write_nested(kind, times) if kind.items else None
 
 
-def _moments(kind: Type, times: Times) -> Write:
+def _moments(kind: FlinkType, times: Times) -> Write:
     between = " " if times == "SQL" else "T"
     zone = "Z" if kind.kind == "TIMESTAMP_LTZ" or times == "RFC-3339" else ""
 
@@ -66,7 +71,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _write_nested(kind: Type, times: Times) -> Write:
+def _write_nested(kind: FlinkType, times: Times) -> Write:
     inner = [or_null(writer(one, times) or _same) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]
@@ -82,7 +87,9 @@ def _name(name: str | None) -> str:
     return name
 
 
-def encoder(layout: Layout, number: int | None = None, *, spelling: Spelling = "Flink's") -> Encode:
+def encoder(
+    layout: FlinkLayout, number: int | None = None, *, spelling: Spelling = "Flink's"
+) -> Encode:
     """Returns what makes the bytes of a layout; made once for each task.
 
     `number`: of the registry's schema, with which they begin.
@@ -100,7 +107,7 @@ def encoder(layout: Layout, number: int | None = None, *, spelling: Spelling = "
     return lambda row: head + encode(exact_json({name: row[name] for name in layout.names}))
 
 
-def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
+def _json(row: Mapping[str, Any], layout: FlinkLayout) -> bytes:
     found = {name: row[name] for name in layout.names}
     if layout.ignore_nulls:
         found = {name: value for name, value in found.items() if value is not None}
@@ -124,7 +131,7 @@ def _in_charset(text: str, charset: str) -> bytes:
         raise RejectedRecord("encode", f"raw: {charset} lacks a character of the text") from None
 
 
-def _raw(value: Any, layout: Layout) -> bytes | None:
+def _raw(value: Any, layout: FlinkLayout) -> bytes | None:
     if value is None:
         return None
     kind = layout.types[0]

@@ -25,7 +25,7 @@ from dataflow_assets.languages.sql.engine.types import (
     DOUBLE,
     INT,
     NULL,
-    Type,
+    FlinkType,
     as_decimal,
     decimal,
 )
@@ -34,33 +34,33 @@ EXACT = Context(prec=80)
 Call = Callable[[Any, Any], Any]
 
 
-def _wider(a: Type, b: Type) -> Type:
+def _wider(a: FlinkType, b: FlinkType) -> FlinkType:
     return max(a, b, key=lambda one: BITS[one.kind])
 
 
-def _sum(a: Type, b: Type) -> Type:
+def _sum(a: FlinkType, b: FlinkType) -> FlinkType:
     scale = max(a.scale, b.scale)
     return decimal(max(a.length - a.scale, b.length - b.scale) + scale + 1, scale)
 
 
-def _product(a: Type, b: Type) -> Type:
+def _product(a: FlinkType, b: FlinkType) -> FlinkType:
     return decimal(a.length + b.length + 1, a.scale + b.scale)
 
 
-def _quotient(a: Type, b: Type) -> Type:
+def _quotient(a: FlinkType, b: FlinkType) -> FlinkType:
     scale = max(6, a.scale + b.length + 1)
     return decimal(a.length - a.scale + b.scale + scale, scale)
 
 
-def _remainder(a: Type, b: Type) -> Type:
+def _remainder(a: FlinkType, b: FlinkType) -> FlinkType:
     scale = max(a.scale, b.scale)
     return decimal(min(a.length - a.scale, b.length - b.scale) + scale, scale)
 
 
 def _operator(
-    whole: Call, exact: Call, approximate: Call, digits: Callable[[Type, Type], Type]
+    whole: Call, exact: Call, approximate: Call, digits: Callable[[FlinkType, FlinkType], FlinkType]
 ) -> Resolve:
-    def resolve(types: Sequence[Type], _: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, ("number", "number"))
         a, b = (one if one != NULL else INT for one in types)
         if a.integer and b.integer:
@@ -77,7 +77,7 @@ def _operator(
             a.exact is not b.exact and "DECIMAL" in (a.kind, b.kind)
         ):
             return Resolved(DOUBLE, lambda x, y: approximate(float(x), float(y)))
-        return Resolved(Type("FLOAT"), lambda x, y: single(approximate(float(x), float(y))))
+        return Resolved(FlinkType("FLOAT"), lambda x, y: single(approximate(float(x), float(y))))
 
     return resolve
 
@@ -85,7 +85,7 @@ def _operator(
 def _additive(sign: int, numbers: Resolve) -> Resolve:
     """Numbers, or a time and an interval."""
 
-    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         if sign < 0 and len(types) == 2 and all(map(is_time, types)):
             raise ValueError("two times are not subtracted: write TIMESTAMPDIFF(SECOND, a, b)")
         if not any(one.interval for one in types):
@@ -139,7 +139,7 @@ def _float_left(a: float, b: float) -> float:
 
 
 def _unary(call: Callable[[Any], Any]) -> Resolve:
-    def resolve(types: Sequence[Type], _: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, ("number",))
         if types[0].integer:
             kind = types[0].kind
@@ -149,7 +149,7 @@ def _unary(call: Callable[[Any], Any]) -> Resolve:
     return resolve
 
 
-def _negate(types: Sequence[Type], environment: Environment) -> Resolved:
+def _negate(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     if types[0].interval:
         return Resolved(types[0], lambda value: -value)
     if types[0].kind == "DECIMAL":

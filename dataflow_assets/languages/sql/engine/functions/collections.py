@@ -9,18 +9,18 @@ from dataflow_assets.languages.sql.engine.casts import cast
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolved
 from dataflow_assets.languages.sql.engine.functions.comparisons import EQUAL
 from dataflow_assets.languages.sql.engine.functions.signatures import fit, takes
-from dataflow_assets.languages.sql.engine.types import BOOLEAN, INT, Type, common
+from dataflow_assets.languages.sql.engine.types import BOOLEAN, INT, FlinkType, common
 
 
-def _array(types: Sequence[Type], environment: Environment) -> Resolved:
+def _array(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
     wanted, made = _alike(types, "the items of an array", environment)
-    return Resolved(Type("ARRAY", items=(wanted,)), lambda *values: made(values), nulls=True)
+    return Resolved(FlinkType("ARRAY", items=(wanted,)), lambda *values: made(values), nulls=True)
 
 
 def _alike(
-    types: Sequence[Type], what: str, environment: Environment
-) -> tuple[Type, Callable[[Sequence[Any]], list[Any]]]:
+    types: Sequence[FlinkType], what: str, environment: Environment
+) -> tuple[FlinkType, Callable[[Sequence[Any]], list[Any]]]:
     """The common type, and what gives it to values. Raises ValueError."""
     wanted = common(types)
     if wanted is None:
@@ -34,7 +34,7 @@ def _alike(
     return wanted, made
 
 
-def _map(types: Sequence[Type], environment: Environment) -> Resolved:
+def _map(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     if not types or len(types) % 2:
         raise ValueError("takes a key and a value, and more of them")
     key, keys = _alike(types[::2], "the keys of a map", environment)
@@ -43,17 +43,17 @@ def _map(types: Sequence[Type], environment: Environment) -> Resolved:
     def call(*values: Any) -> dict[Any, Any]:
         return dict(zip(keys(values[::2]), items(values[1::2]), strict=True))
 
-    return Resolved(Type("MAP", items=(key, value)), call, nulls=True)
+    return Resolved(FlinkType("MAP", items=(key, value)), call, nulls=True)
 
 
-def _row(types: Sequence[Type], _: Environment) -> Resolved:
+def _row(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("any", "any*"))
     names = tuple(f"EXPR${index}" for index in range(len(types)))
-    made = Type("ROW", items=tuple(types), names=names)
+    made = FlinkType("ROW", items=tuple(types), names=names)
     return Resolved(made, lambda *values: list(values), nulls=True)
 
 
-def _item(types: Sequence[Type], environment: Environment) -> Resolved:
+def _item(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("array|map", "any"))
     if types[0].kind == "ARRAY":
         fit(types, ("array", "integer"))
@@ -67,7 +67,7 @@ def _at(array: list[Any], index: int) -> Any:
     return array[index - 1] if 1 <= index <= len(array) else None
 
 
-def _element(types: Sequence[Type], _: Environment) -> Resolved:
+def _element(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("array",))
 
     def call(array: list[Any]) -> Any:
@@ -78,7 +78,7 @@ def _element(types: Sequence[Type], _: Environment) -> Resolved:
     return Resolved(types[0].items[0], call)
 
 
-def _contains(types: Sequence[Type], environment: Environment) -> Resolved:
+def _contains(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """Null is looked for as any value is."""
     fit(types, ("array", "any"))
     equal = EQUAL((types[0].items[0], types[1]), environment).call

@@ -12,12 +12,12 @@ from typing import Any
 from dataflow_assets.languages.sql.engine.casts import cast
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.languages.sql.engine.functions.signatures import fit, takes
-from dataflow_assets.languages.sql.engine.types import BOOLEAN, NULL, Type, common
+from dataflow_assets.languages.sql.engine.types import BOOLEAN, NULL, FlinkType, common
 
 _ORDERED = ("BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "MONTHS", "MILLIS")
 
 
-def comparable(types: Sequence[Type], environment: Environment) -> Callable[[int], Any]:
+def comparable(types: Sequence[FlinkType], environment: Environment) -> Callable[[int], Any]:
     """By the number of an argument what makes its values comparable. Raises ValueError."""
     numbers = all(one.numeric or one == NULL for one in types)
     if numbers:
@@ -35,14 +35,14 @@ def comparable(types: Sequence[Type], environment: Environment) -> Callable[[int
     return lambda index: casts[index]
 
 
-def _beside_text(types: Sequence[Type]) -> Type | None:
+def _beside_text(types: Sequence[FlinkType]) -> FlinkType | None:
     """A text beside a time is read as one."""
     others = common(one for one in types if not one.text)
     return others if others is not None and others.kind in _ORDERED else None
 
 
 def _compare(test: Callable[[Any, Any], bool]) -> Resolve:
-    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         fit(types, ("any", "any"))
         make = comparable(types, environment)
         first, second = make(0), make(1)
@@ -59,7 +59,7 @@ EQUAL = _compare(operator.eq)
 
 
 def _distinct(*, negated: bool) -> Resolve:
-    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         test = EQUAL(types, environment).call
 
         def call(a: Any, b: Any) -> bool:
@@ -71,7 +71,7 @@ def _distinct(*, negated: bool) -> Resolve:
     return resolve
 
 
-def _in(types: Sequence[Type], environment: Environment) -> Resolved:
+def _in(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """`x IN (a, b)`: null where none is equal and one of them is null."""
     tests = [EQUAL((types[0], one), environment).call for one in types[1:]]
 
@@ -86,7 +86,7 @@ def _in(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(BOOLEAN, call, nulls=True)
 
 
-def _between(types: Sequence[Type], environment: Environment) -> Resolved:
+def _between(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any", "any"))
     low = _compare(operator.ge)((types[0], types[1]), environment).call
     high = _compare(operator.le)((types[0], types[2]), environment).call

@@ -15,10 +15,10 @@ from dataflow_assets.languages.sql.engine.function import (
 )
 from dataflow_assets.languages.sql.engine.functions.comparisons import comparable
 from dataflow_assets.languages.sql.engine.functions.signatures import fit
-from dataflow_assets.languages.sql.engine.types import Type, common
+from dataflow_assets.languages.sql.engine.types import FlinkType, common
 
 
-def _common_type(types: Sequence[Type]) -> Type:
+def _common_type(types: Sequence[FlinkType]) -> FlinkType:
     found = common(types)
     if found is None:
         named = " and ".join(dict.fromkeys(map(str, types)))
@@ -26,7 +26,9 @@ def _common_type(types: Sequence[Type]) -> Type:
     return found
 
 
-def _cast(inner: Evaluate, given: Type, wanted: Type, environment: Environment) -> Evaluate:
+def _cast(
+    inner: Evaluate, given: FlinkType, wanted: FlinkType, environment: Environment
+) -> Evaluate:
     change = None if given == wanted else cast(given, wanted, environment.local)
     if change is None:
         return inner
@@ -38,7 +40,7 @@ def _cast(inner: Evaluate, given: Type, wanted: Type, environment: Environment) 
     return evaluate
 
 
-def _case(types: Sequence[Type], environment: Environment) -> Resolved:
+def _case(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """Conditions and results in turns, the other result last."""
     fit(types[:-1:2], ("boolean*",))
     results = [*types[1:-1:2], types[-1]]
@@ -62,12 +64,12 @@ def _case(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(wanted, build, whole=True)
 
 
-def _if(types: Sequence[Type], environment: Environment) -> Resolved:
+def _if(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("boolean", "any", "any"))
     return _case(types, environment)
 
 
-def _coalesce(types: Sequence[Type], environment: Environment) -> Resolved:
+def _coalesce(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
     wanted = _common_type(types)
 
@@ -87,7 +89,7 @@ def _coalesce(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(wanted, build, whole=True)
 
 
-def _nullif(types: Sequence[Type], environment: Environment) -> Resolved:
+def _nullif(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any"))
     make = comparable(types, environment)
     first, second = make(0), make(1)
@@ -100,8 +102,8 @@ def _nullif(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(types[0], call, nulls=True)
 
 
-def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Type], Environment], Resolved]:
-    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[FlinkType], Environment], Resolved]:
+    def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         fit(types, ("any*",))
         wanted = _common_type(types)
         casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]

@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.engine.first_json import first_json
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.languages.sql.engine.functions.signatures import fit
 from dataflow_assets.languages.sql.engine.numbers import bounds
-from dataflow_assets.languages.sql.engine.types import BOOLEAN, STRING, Type
+from dataflow_assets.languages.sql.engine.types import BOOLEAN, STRING, FlinkType
 from dataflow_assets.records.record import MISSING
 
 Value = TypeVar("Value")
@@ -99,7 +99,7 @@ def _empty(path: str, *, scalar: bool) -> str:
     return "ERROR" if scalar and parse_path(path)[0] else "EMPTY"
 
 
-def _value(types: Sequence[Type], environment: Environment) -> Resolved:
+def _value(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """JSON_VALUE: text, path, the type as a null of it, and twice what to do and a default."""
     fit(types, ("text", "text", "any", "text", "any", "text", "any"))
     wanted = types[2]
@@ -120,7 +120,7 @@ def _value(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(wanted, call, nulls=True)
 
 
-def _default(given: Type, wanted: Type, environment: Environment) -> Callable[[Any], Any]:
+def _default(given: FlinkType, wanted: FlinkType, environment: Environment) -> Callable[[Any], Any]:
     change = cast(given, wanted, environment.local)
     if change is None:
         raise ValueError(f"the default is {given}, and the result {wanted}")
@@ -134,7 +134,7 @@ def _instead(name: str, what: str, behaviour: str, default: Value) -> Value:
     return default
 
 
-def _reads(wanted: Type) -> Callable[[Any], Any]:
+def _reads(wanted: FlinkType) -> Callable[[Any], Any]:
     if wanted.text:
         return _text
     return lambda value: _as_type(value, wanted)
@@ -144,7 +144,7 @@ def _text(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _as_type(value: Any, wanted: Type) -> Any:
+def _as_type(value: Any, wanted: FlinkType) -> Any:
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if wanted.kind == "BOOLEAN" and isinstance(value, bool):
         return value
@@ -157,7 +157,7 @@ def _as_type(value: Any, wanted: Type) -> Any:
     raise ValueError(f"JSON_VALUE: the value is not of the type {wanted}")
 
 
-def _query(types: Sequence[Type], _: Environment) -> Resolved:
+def _query(types: Sequence[FlinkType], _: Environment) -> Resolved:
     """JSON_QUERY: text, path, wrapper, and what to do where it is empty, and on errors."""
     fit(types, ("text", "text", "text", "text", "text"))
 
@@ -181,7 +181,7 @@ def _query(types: Sequence[Type], _: Environment) -> Resolved:
 _WITHOUT = {"EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}
 
 
-def _exists(types: Sequence[Type], _: Environment) -> Resolved:
+def _exists(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("text", "text", "text"))
 
     def call(text: str, path: str, on_error: str) -> bool | None:
@@ -195,7 +195,7 @@ def _exists(types: Sequence[Type], _: Environment) -> Resolved:
 
 
 def _is_json(kinds: tuple[type, ...]) -> Resolve:
-    def resolve(types: Sequence[Type], _: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, ("text",))
         return Resolved(BOOLEAN, lambda text: _is(text, kinds), nulls=True)
 

@@ -13,7 +13,7 @@ from dataflow_assets.languages.sql.engine.function import (
     Row,
 )
 from dataflow_assets.languages.sql.engine.functions.signatures import fit, takes
-from dataflow_assets.languages.sql.engine.types import BOOLEAN, Type
+from dataflow_assets.languages.sql.engine.types import BOOLEAN, FlinkType
 
 
 def _decided_by(decisive: bool) -> Resolve:
@@ -38,7 +38,7 @@ def _decided_by(decisive: bool) -> Resolve:
 
 
 def _test(families: str, call: Any) -> Resolve:
-    return takes(families, Type("BOOLEAN"), call, nulls=True)
+    return takes(families, FlinkType("BOOLEAN"), call, nulls=True)
 
 
 FUNCTIONS = (

@@ -8,7 +8,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.numbers import wrap_around
-from dataflow_assets.languages.sql.engine.types import Type
+from dataflow_assets.languages.sql.engine.types import FlinkType
 
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 MILLIS = {
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of clocks without a zone
 _MILLI = timedelta(milliseconds=1)
 
 
-def shift(given: Type, interval: Type) -> Callable[[Any, int], Any]:
+def shift(given: FlinkType, interval: FlinkType) -> Callable[[Any, int], Any]:
     """Returns what moves a time; an instant by the calendar of UTC.
 
     Raises ValueError where Flink moves no such values.

@@ -18,11 +18,11 @@ from dataflow_assets.languages.sql.engine.function import Environment, Function,
 from dataflow_assets.languages.sql.engine.functions.arithmetic import EXACT
 from dataflow_assets.languages.sql.engine.functions.signatures import fit
 from dataflow_assets.languages.sql.engine.numbers import positive_zero, wrap_around
-from dataflow_assets.languages.sql.engine.types import NULL, Type, decimal
+from dataflow_assets.languages.sql.engine.types import NULL, FlinkType, decimal
 
 
 def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
-    def resolve(types: Sequence[Type], _: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, ("number",))
         kind = types[0]
         if kind.kind == "DECIMAL":
@@ -44,7 +44,7 @@ def _cut_to(direction: str) -> Resolve:
     never gets more digits behind the point, and has all of its type where the digits are a column.
     """
 
-    def resolve(types: Sequence[Type], _: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, ("number", "integer?"))
         kind = types[0]
 
@@ -69,7 +69,7 @@ def _cut(value: Decimal, digits: int, direction: str) -> Decimal:
         return value
 
 
-def _signs(types: Sequence[Type], _: Environment) -> Resolved:
+def _signs(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("number",))
     kind = types[0]
     make: Callable[[int], Any] = float if kind.kind in ("FLOAT", "DOUBLE") else int
@@ -82,7 +82,7 @@ def _sign(value: Any) -> int:
     return int(value > 0) - int(value < 0)
 
 
-def _unit(kind: Type) -> Decimal:
+def _unit(kind: FlinkType) -> Decimal:
     return Decimal(1).scaleb(-kind.scale)
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.function import Environment, Resolve, Resolved
-from dataflow_assets.languages.sql.engine.types import NULL, Type
+from dataflow_assets.languages.sql.engine.types import NULL, FlinkType
 
 
-def is_time(one: Type) -> bool:
+def is_time(one: FlinkType) -> bool:
     """Returns whether it is a date, a time, or both."""
     return one.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
-_FAMILIES: Mapping[str, Callable[[Type], bool]] = {
+_FAMILIES: Mapping[str, Callable[[FlinkType], bool]] = {
     "text": lambda one: one.text,
     "bytes": lambda one: one.kind == "VARBINARY",
     "integer": lambda one: one.integer,
@@ -27,7 +27,7 @@ _FAMILIES: Mapping[str, Callable[[Type], bool]] = {
     "map": lambda one: one.kind == "MAP",
     "any": lambda _: True,
 }
-Result = Type | Callable[[Sequence[Type]], Type]
+Result = FlinkType | Callable[[Sequence[FlinkType]], FlinkType]
 
 
 def takes(
@@ -43,15 +43,15 @@ def takes(
     """
     words = families.split()
 
-    def resolve(types: Sequence[Type], _: Environment) -> Resolved:
+    def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, words)
-        found = result if isinstance(result, Type) else result(types)
+        found = result if isinstance(result, FlinkType) else result(types)
         return Resolved(found, call, nulls)
 
     return resolve
 
 
-def fit(types: Sequence[Type], words: Sequence[str]) -> None:
+def fit(types: Sequence[FlinkType], words: Sequence[str]) -> None:
     """Raises ValueError where the arguments are not of these families."""
     least = sum(not word.endswith(("?", "*")) for word in words)
     endless = bool(words) and words[-1].endswith("*")

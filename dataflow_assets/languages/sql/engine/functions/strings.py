@@ -10,16 +10,16 @@ from dataflow_assets.languages.sql.engine.casts import cast
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolved
 from dataflow_assets.languages.sql.engine.functions.regular import check_length
 from dataflow_assets.languages.sql.engine.functions.signatures import fit, takes
-from dataflow_assets.languages.sql.engine.types import INT, STRING, Type
+from dataflow_assets.languages.sql.engine.types import INT, STRING, FlinkType
 
 
-def _concatenate(types: Sequence[Type], environment: Environment) -> Resolved:
+def _concatenate(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
     return Resolved(STRING, _joiner(types, environment, "".join))
 
 
 def _joiner(
-    types: Sequence[Type], environment: Environment, join: Callable[[list[str]], str]
+    types: Sequence[FlinkType], environment: Environment, join: Callable[[list[str]], str]
 ) -> Callable[..., str]:
     casts = [None if one.text else cast(one, STRING, environment.local) for one in types]
     if not any(casts):

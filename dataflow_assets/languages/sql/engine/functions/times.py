@@ -16,15 +16,15 @@ from dataflow_assets.languages.sql.engine.types import (
     MILLIS,
     MONTHS,
     TIMESTAMP,
-    Type,
+    FlinkType,
 )
 
-INSTANT = Type("TIMESTAMP_LTZ", 3)
+INSTANT = FlinkType("TIMESTAMP_LTZ", 3)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Change = Callable[[Any], Any]
 
 
-def _local(kind: Type, environment: Environment) -> Change:
+def _local(kind: FlinkType, environment: Environment) -> Change:
     """A time as a clock in the session's zone shows it."""
     zone = environment.local
     if kind.kind == "TIMESTAMP_LTZ":
@@ -32,15 +32,15 @@ def _local(kind: Type, environment: Environment) -> Change:
     return lambda value: value
 
 
-def _back(kind: Type, environment: Environment) -> Change:
+def _back(kind: FlinkType, environment: Environment) -> Change:
     zone = environment.local
     if kind.kind == "TIMESTAMP_LTZ":
         return lambda value: to_utc(value, zone)
     return lambda value: value
 
 
-def _present(wanted: Type) -> Callable[[Sequence[Type], Environment], Resolved]:
-    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+def _present(wanted: FlinkType) -> Callable[[Sequence[FlinkType], Environment], Resolved]:
+    def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         fit(types, ())
         now = cutter(INSTANT)(environment.now.astimezone(UTC))
         if wanted.kind == "TIMESTAMP":
@@ -52,14 +52,16 @@ def _present(wanted: Type) -> Callable[[Sequence[Type], Environment], Resolved]:
     return resolve
 
 
-def _extract(types: Sequence[Type], environment: Environment) -> Resolved:
+def _extract(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("text", "time"))
     local = _local(types[1], environment)
     return Resolved(BIGINT, lambda unit, value: moments.part(local(value), unit))
 
 
-def _to_unit(move: Callable[[Any, str], Any]) -> Callable[[Sequence[Type], Environment], Resolved]:
-    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+def _to_unit(
+    move: Callable[[Any, str], Any],
+) -> Callable[[Sequence[FlinkType], Environment], Resolved]:
+    def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         fit(types, ("time", "text"))
         if types[0].kind == "TIME":
             raise ValueError("argument 1 is of type TIME; allowed: a date, or date and time")
@@ -69,7 +71,7 @@ def _to_unit(move: Callable[[Any, str], Any]) -> Callable[[Sequence[Type], Envir
     return resolve
 
 
-def _add(types: Sequence[Type], _: Environment) -> Resolved:
+def _add(types: Sequence[FlinkType], _: Environment) -> Resolved:
     """TIMESTAMPADD(unit, number, time), where the unit of a date is one of days."""
     fit(types, ("text", "integer", "time"))
     months = moments.shift(types[2], MONTHS)
@@ -83,16 +85,16 @@ def _add(types: Sequence[Type], _: Environment) -> Resolved:
     return Resolved(types[2], call)
 
 
-def _difference(types: Sequence[Type], environment: Environment) -> Resolved:
+def _difference(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """TIMESTAMPDIFF(unit, from, to): of two instants no clock is asked."""
     fit(types, ("text", "date|moment", "date|moment"))
     if {one.kind for one in types[1:]} == {"TIMESTAMP_LTZ"}:
-        return Resolved(Type("INT"), moments.between)
+        return Resolved(FlinkType("INT"), moments.between)
     first, second = (at_midnight(one, environment) for one in types[1:])
-    return Resolved(Type("INT"), lambda unit, a, b: moments.between(unit, first(a), second(b)))
+    return Resolved(FlinkType("INT"), lambda unit, a, b: moments.between(unit, first(a), second(b)))
 
 
-def at_midnight(kind: Type, environment: Environment) -> Change:
+def at_midnight(kind: FlinkType, environment: Environment) -> Change:
     if kind.kind == "DATE":
         return lambda value: datetime(value.year, value.month, value.day)  # noqa: DTZ001
     return _local(kind, environment)

@@ -14,13 +14,13 @@ from dataflow_assets.languages.sql.engine.functions import lenient_times, patter
 from dataflow_assets.languages.sql.engine.functions.signatures import fit
 from dataflow_assets.languages.sql.engine.functions.times import EPOCH, INSTANT, at_midnight
 from dataflow_assets.languages.sql.engine.texts import parsed_date, parsed_moment
-from dataflow_assets.languages.sql.engine.types import BIGINT, DATE, STRING, TIMESTAMP, Type
+from dataflow_assets.languages.sql.engine.types import BIGINT, DATE, STRING, TIMESTAMP, FlinkType
 
 _NO_TIME = -(2**63)  # what Flink makes of a text that is no time
 _SECONDS = "yyyy-MM-dd HH:mm:ss"
 
 
-def _format(types: Sequence[Type], environment: Environment) -> Resolved:
+def _format(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("date|moment|text", "text"))
     if types[0].text:
         return Resolved(STRING, _reformat)
@@ -33,7 +33,7 @@ def _reformat(text: str, pattern: str) -> str | None:
     return None if found is None else patterns.format_time(found, pattern)
 
 
-def _to_timestamp(types: Sequence[Type], _: Environment) -> Resolved:
+def _to_timestamp(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("text", "text?"))
     return Resolved(TIMESTAMP, _timestamp)
 
@@ -50,7 +50,7 @@ def _timestamp(text: str, pattern: str | None = None) -> datetime | None:
 _in_millis: Callable[[datetime], datetime] = cutter(TIMESTAMP)
 
 
-def _to_ltz(types: Sequence[Type], _: Environment) -> Resolved:
+def _to_ltz(types: Sequence[FlinkType], _: Environment) -> Resolved:
     if types and types[0].text:
         fit(types, ("text", "text?", "text?"))
         return Resolved(INSTANT, _instant)
@@ -82,7 +82,7 @@ def _zone_of(name: str) -> ZoneInfo:
         raise ValueError("not a time zone: write its name, like UTC or Europe/Berlin") from None
 
 
-def _to_date(types: Sequence[Type], _: Environment) -> Resolved:
+def _to_date(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("text", "text?"))
 
     def call(text: str, pattern: str | None = None) -> Any:
@@ -97,7 +97,7 @@ def _to_date(types: Sequence[Type], _: Environment) -> Resolved:
     return Resolved(DATE, call)
 
 
-def _from_unix(types: Sequence[Type], environment: Environment) -> Resolved:
+def _from_unix(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("integer", "text?"))
     zone = environment.local
 
@@ -107,7 +107,7 @@ def _from_unix(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(STRING, call)
 
 
-def _unix(types: Sequence[Type], environment: Environment) -> Resolved:
+def _unix(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("text?", "text?"))
     zone, now = environment.local, environment.now
     if not types:
