@@ -18,7 +18,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.contracts.slices import Cut
-from dataflow_assets.sdk.checkpoint import (
+from dataflow_assets.sdk.sink.decide import (
     checkpoint_removed,
     intent_of,
     is_covered,

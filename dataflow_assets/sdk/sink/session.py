@@ -1,6 +1,6 @@
 """A sink's session whose whole state is read and stored at once: one row, one property, one file.
 
-The sink says how the state is stored, in four verbs; what is stored, `sdk.checkpoint` decides.
+The sink says how the state is stored, in four verbs; what is stored, `sdk.sink.decide` decides.
 
 | verb | stores the state | and in the same commit |
 |---|---|---|
@@ -39,14 +39,14 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.branch_state import BranchState, check_owner
-from dataflow_assets.sdk.checkpoint import advance, check_begun, check_planned
+from dataflow_assets.sdk.sink.decide import advance, check_begun, check_planned
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 StateChange = Callable[[BranchState | None], BranchState]
 """From the state that is stored to the one to store; None for nothing. Raises to give up."""
 
 
-class StoredSession(SinkSession):
+class TransactionalSession(SinkSession):
     """One epoch of one branch; every change of the state asserts that this session has it still.
 
     Made by `Sink.open` on the driver, once for each attempt and branch. A subclass connects before
