@@ -39,6 +39,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    TargetTable,
     Ticket,
     Totals,
     lasting,
@@ -53,7 +54,7 @@ from dataflow_assets.sdk.sink.decide import check_begun
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
+class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget, CountsRows):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     _state: ClickhouseState
@@ -77,6 +78,11 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     @override
     def checkpoint(self) -> Checkpoint:
         return self._state.branch.for_readers
+
+    @property
+    @override
+    def table(self) -> TargetTable:
+        return self
 
     @property
     @override
@@ -175,11 +181,10 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         if self._state.head.intent is None or parts == span.slices:
             return span
         with translate_errors(f"beginning on {self._sink.address()}"):
-            self._head(self._state.divide(parts))
+            self._head(self._state.divide(parts) if parts else self._abandoned())
         return replace(span, slices=parts)
 
-    @override
-    def abandon(self) -> None:
+    def _abandoned(self) -> ClickhouseHead:
         # Where rows are upserted, those that are read in their place have a higher version.
         for name in () if self._sink.upsert_mode else self._state.pending:
             raise PermanentError(
@@ -187,8 +192,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
                 f"{self._sink.address()}: a run was stopped at their INSERT, and they cannot be "
                 "read again as they were. Start from earliest with table: truncate"
             )
-        with translate_errors(f"beginning on {self._sink.address()}"):
-            self._head(self._state.restart(lasting(self.checkpoint.positions)))
+        return self._state.restart(lasting(self.checkpoint.positions))
 
     @override
     def ticket(self) -> Ticket:

@@ -42,6 +42,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    TargetTable,
     Ticket,
     Totals,
     utc_now,
@@ -54,7 +55,7 @@ log = logging.getLogger(__name__)
 MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
 
 
-class KafkaSinkSession(SinkSession, ChecksTarget):
+class KafkaSinkSession(SinkSession, TargetTable, ChecksTarget):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
@@ -74,6 +75,11 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
     @override
     def checkpoint(self) -> Checkpoint:
         return self._stored.state.for_readers
+
+    @property
+    @override
+    def table(self) -> TargetTable:
+        return self
 
     @property
     @override
@@ -135,23 +141,18 @@ class KafkaSinkSession(SinkSession, ChecksTarget):
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        if self._stored.state.divide(cut).intent in ((), span.slices):
+        intent = self._stored.state.divide(cut).intent
+        if not self._stored.state.intent or intent == span.slices:
             return span
         self._fence()  # nobody reads the old parts' checkpoints any more before a commit
         divided = replace(span, slices=self._stored.state.divide(cut).intent)
+        if divided.slices and not intent:
+            raise TransientError(f"flow {self._target.flow}: a part was committed meanwhile")
         head = self._stored.head.with_slots(divided)
         self._side_topic.grow(head)
         # The same serial: what is committed of this intent stays so.
         self._write(msgspec.structs.replace(head, intent=KafkaIntent.of(intent_of(divided))))
         return divided
-
-    @override
-    def abandon(self) -> None:
-        self._fence()  # as in `divide`
-        unfinished = self._stored.state.unfinished_span
-        if unfinished is not None and any(piece.empty for piece in unfinished.slices):
-            raise TransientError(f"flow {self._target.flow}: a part was committed meanwhile")
-        self._write(msgspec.structs.replace(self._stored.head, intent=None))
 
     @override
     def ticket(self) -> Ticket:

@@ -40,6 +40,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    TargetTable,
     Ticket,
     lasting,
     next_reading,
@@ -49,7 +50,7 @@ from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sink.decide import check_begun, gaps, intent_of, unknown_starts
 
 
-class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
+class PostgresqlSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing.
 
     A link is borrowed for each operation: an idle session has none.
@@ -71,6 +72,11 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
     @override
     def checkpoint(self) -> Checkpoint:
         return self._checkpoint
+
+    @property
+    @override
+    def table(self) -> TargetTable:
+        return self
 
     @property
     @override
@@ -157,16 +163,14 @@ class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):
     def divide(self, span: Span, cut: Cut) -> Span:
         # Every partition has our epoch: a part is committed by now, or never.
         parts = self._stored.state.divide(cut).intent
-        if not parts or parts == span.slices:
+        if not self._stored.intent or parts == span.slices:
             return span
+        if not parts:
+            self._fold(lasting(self._checkpoint.positions))
+            return replace(span, slices=())
         divided = replace(span, slices=parts)
         self._record(unknown_starts(divided, self._stored.partitions), parts)
         return divided
-
-    @override
-    def abandon(self) -> None:
-        # Every partition has our epoch, as in `divide`.
-        self._fold(lasting(self._checkpoint.positions))
 
     @override
     def ticket(self) -> Ticket:

@@ -39,14 +39,15 @@ class PipelineIcebergSink(IcebergSink):
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         session = super().open(target, run)
-        known = session.schema()
+        table = session.table
+        known = table.schema()
         columns = [field(column) for column in self.definition.columns]
         if known is None:
-            session.create(pa.schema(columns))
+            table.create(pa.schema(columns))
             return session
         missing = [one.with_nullable(True) for one in columns if one.name not in known.names]
-        if missing and isinstance(session, AddsColumns):
-            session.add_columns(pa.schema(missing))
+        if missing and isinstance(table, AddsColumns):
+            table.add_columns(pa.schema(missing))
         return session
 
 
