@@ -32,8 +32,8 @@ from dataflow_assets.sdk.sink.state import BranchState, check_owner
 from dataflow_assets.testing import choose
 from tests.connectors.trino import driver
 from tests.connectors.trino.driver import execute
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
