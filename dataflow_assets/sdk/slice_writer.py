@@ -23,7 +23,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.sdk.checkpoint import without_covered
+from dataflow_assets.sdk.sink.decide import without_covered
 
 
 class SliceTransaction(Writer):

@@ -38,7 +38,7 @@ from dataflow_assets.contracts import (
     Totals,
     utc_now,
 )
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 
 
 @dataclass(frozen=True)

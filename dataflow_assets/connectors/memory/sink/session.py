@@ -23,13 +23,13 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.stored_session import StateChange, StoredSession
+from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession
+from dataflow_assets.sdk.sink.state import BranchState
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
-class MemorySinkSession(StoredSession):
+class MemorySinkSession(TransactionalSession):
     """The state is a row of the store, changed in the transaction that changes the rows."""
 
     def __init__(self, sink: MemorySinkOptions, target: Target, run: Run) -> None:

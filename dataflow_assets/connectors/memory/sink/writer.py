@@ -34,9 +34,9 @@ from dataflow_assets.contracts import (
     Writer,
     utc_now,
 )
-from dataflow_assets.sdk.branch_state import BranchState, check_owner
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded, is_covered
 from dataflow_assets.sdk.rejected_records import error_record, settle
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded, is_covered
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 Row = tuple[Any, ...]
 

@@ -34,9 +34,9 @@ from dataflow_assets.contracts import (
     Ticket,
 )
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import ServerFailure
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
