@@ -32,9 +32,13 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.sink.checkpoint_store import (
+    CheckpointStore,
+    SpanCheckpointStore,
+    StateChange,
+)
 from dataflow_assets.sdk.sink.decide import advance, check_begun, check_planned
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
-from dataflow_assets.sdk.sink.store import CheckpointStore, SpanStore, StateChange
 
 
 class TransactionalSession(SinkSession):
@@ -83,7 +87,9 @@ class TransactionalSession(SinkSession):
 
     @override
     def begin(self, span: Span) -> Span:
-        if isinstance(self._store, SpanStore):  # else tasks move the state, and assert the epoch
+        if isinstance(
+            self._store, SpanCheckpointStore
+        ):  # else tasks move the state, and assert the epoch
             self._state = self._check_owner(self._store.load())
         begun = self._state.unfinished_span or self._record(span)
         failpoints.reach(f"{self._store.system}.begin")
@@ -129,7 +135,7 @@ class TransactionalSession(SinkSession):
         system = self._store.system
         failpoints.reach(f"{system}.finish")
         own = [one for one in receipts if one.branch == self._target.branch]
-        if not isinstance(self._store, SpanStore):
+        if not isinstance(self._store, SpanCheckpointStore):
             self._state = self._check_owner(self._store.load(own))
         left = self._state.remaining_slices(span)
         if left or self._state.intent:
@@ -144,7 +150,7 @@ class TransactionalSession(SinkSession):
         """From any other positions than the span was planned on, nothing is stored."""
         planned, store = self._state.positions, self._store
         positions = source.fold(advance(planned, left))
-        publishes = isinstance(store, SpanStore)
+        publishes = isinstance(store, SpanCheckpointStore)
         counted = sum((r.totals for r in receipts), Totals()) if publishes else Totals()
 
         def step(found: BranchState) -> BranchState:
@@ -155,7 +161,7 @@ class TransactionalSession(SinkSession):
                 )
             return found.finish(positions, counted)
 
-        if isinstance(store, SpanStore):
+        if isinstance(store, SpanCheckpointStore):
             self._state = self._check_owner(store.publish(self._owning(step), receipts))
         else:
             self._change(step)

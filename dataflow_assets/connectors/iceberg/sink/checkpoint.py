@@ -28,8 +28,8 @@ from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChan
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
-from dataflow_assets.sdk.sink.store import StateChange
 
 
 class CheckpointProperty:

@@ -40,9 +40,9 @@ from dataflow_assets.contracts import (
     Ticket,
     refuse_shared,
 )
+from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
 from dataflow_assets.sdk.sink.session import TransactionalSession, complete
 from dataflow_assets.sdk.sink.state import BranchState
-from dataflow_assets.sdk.sink.store import SpanStore, StateChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ class IcebergTarget(TargetTable, AddsColumns, CountsRows):
         return self._property.committer is not None and total_records(self._property.table) != 0
 
 
-class IcebergStore(SpanStore):
+class IcebergCheckpoints(SpanCheckpointStore):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     system: ClassVar = "iceberg"
@@ -166,10 +166,10 @@ class IcebergSinkSession(TransactionalSession, StagesWithSpark):
     """One epoch, one checkpoint, one commit for each micro-batch."""
 
     _sink: TableSinkOptions
-    _store: IcebergStore
+    _store: IcebergCheckpoints
 
     def __init__(self, sink: TableSinkOptions, target: Target, run: Run) -> None:
-        store = IcebergStore(sink, target, run)
+        store = IcebergCheckpoints(sink, target, run)
         super().__init__(sink, target, run, IcebergTarget(sink, store.property), store)
 
     @override

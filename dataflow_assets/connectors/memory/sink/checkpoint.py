@@ -9,8 +9,8 @@ import msgspec
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.records.decoding import decode_json
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 from dataflow_assets.sdk.sink.state import BranchState
-from dataflow_assets.sdk.sink.store import StateChange
 
 _REMOVE = "delete from checkpoints where id = '{}'"
 

@@ -15,8 +15,12 @@ from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Receipt, Target, TargetTable, refuse_shared
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
+from dataflow_assets.sdk.sink.checkpoint_store import (
+    CheckpointStore,
+    SpanCheckpointStore,
+    StateChange,
+)
 from dataflow_assets.sdk.sink.state import BranchState
-from dataflow_assets.sdk.sink.store import CheckpointStore, SpanStore, StateChange
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
@@ -50,7 +54,7 @@ class MemoryTable(TargetTable):
         return bool(self._store.query("select 1 from rows where name = ?", self._name))
 
 
-class MemorySliceStore(CheckpointStore):
+class MemoryCheckpoints(CheckpointStore):
     """The state is a row of the store, changed in the transaction that changes the rows."""
 
     system: ClassVar = "memory"
@@ -85,13 +89,12 @@ class MemorySliceStore(CheckpointStore):
             return other_flows(connection, self._target, identity)
 
 
-class MemorySpanStore(MemorySliceStore, SpanStore):
+class MemorySpanCheckpoints(MemoryCheckpoints, SpanCheckpointStore):
     """The same, of a sink whose rows are in the receipts of its tasks."""
 
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         with self._store.transaction() as connection:
-            for receipt in receipts:
-                staged = decode_json(receipt.staged[0], MemoryStaged)
-                insert(connection, self._sink.table, staged)
+            for text in (text for receipt in receipts for text in receipt.staged):
+                insert(connection, self._sink.table, decode_json(text, MemoryStaged))
             return move(connection, self._target, step)

@@ -9,11 +9,11 @@ from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
 from dataflow_assets.connectors.memory.sink.checkpoint import peek
 from dataflow_assets.connectors.memory.sink.session import (
-    MemorySliceStore,
-    MemorySpanStore,
+    MemoryCheckpoints,
+    MemorySpanCheckpoints,
     MemoryTable,
 )
-from dataflow_assets.connectors.memory.sink.writer import SliceWriter, SpanWriter
+from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore, MemorySpanStore
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -27,6 +27,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.sdk.sink.session import TransactionalSession
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class _MemorySink(MemorySinkOptions, ABC):
@@ -50,10 +51,10 @@ class MemorySliceSink(_MemorySink):
 
     def open(self, target: Target, run: Run) -> SinkSession:
         table = MemoryTable(self)
-        return TransactionalSession(self, target, run, table, MemorySliceStore(self, target))
+        return TransactionalSession(self, target, run, table, MemoryCheckpoints(self, target))
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        return SliceWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
 
 
 class MemorySpanSink(_MemorySink):
@@ -64,8 +65,8 @@ class MemorySpanSink(_MemorySink):
 
     def open(self, target: Target, run: Run) -> SinkSession:
         table = MemoryTable(self)
-        return TransactionalSession(self, target, run, table, MemorySpanStore(self, target))
+        return TransactionalSession(self, target, run, table, MemorySpanCheckpoints(self, target))
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """A writer whose receipt carries the rows."""
-        return SpanWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, MemorySpanStore(self, ticket, piece))

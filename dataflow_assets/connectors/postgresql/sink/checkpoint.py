@@ -22,8 +22,8 @@ from dataflow_assets.connectors.postgresql.table.checkpoint_rows import (
 )
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, Target, refuse_shared
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState
-from dataflow_assets.sdk.sink.store import CheckpointStore, StateChange
 
 _ENSURE = """
 INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 0, '', '')
@@ -51,7 +51,7 @@ _OTHERS = "SELECT DISTINCT flow FROM {h} WHERE flow <> $1 AND target = $2 ORDER 
 _GONE = "DELETE FROM {h} WHERE flow = '{flow}'"
 
 
-class PostgresqlStore(CheckpointStore):
+class PostgresqlCheckpoints(CheckpointStore):
     """The state is a row of the branch and one of each partition, which a task locks and moves.
 
     A change locks them all. What tasks have committed comes by their receipts: as long as nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink.checkpoint import PostgresqlStore
+from dataflow_assets.connectors.postgresql.sink.checkpoint import PostgresqlCheckpoints
 from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlTarget
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Run, Target
@@ -30,6 +30,6 @@ class PostgresqlSinkSession(TransactionalSession):
         with self._links.lend("opening") as link:
             checkpoint_tables.prepare(link, sink.place()[0])
             checkpoint_tables.end_older(link, target)
-        super().__init__(sink, target, run, table, PostgresqlStore(self._links, run, table))
+        super().__init__(sink, target, run, table, PostgresqlCheckpoints(self._links, run, table))
         with self._links.lend("opening") as link:
             table.find(link)

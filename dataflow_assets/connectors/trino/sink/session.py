@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.store import TrinoStore
+from dataflow_assets.connectors.trino.sink.store import TrinoCheckpoints
 from dataflow_assets.connectors.trino.sink.suspects import Suspects
 from dataflow_assets.connectors.trino.sink.target import TrinoTarget
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
@@ -33,7 +33,7 @@ class TrinoSinkSession(TransactionalSession):
 
     _sink: TrinoSinkOptions
     _table: TrinoTarget
-    _store: TrinoStore
+    _store: TrinoCheckpoints
 
     def __init__(self, sink: TrinoSinkOptions, target: Target, run: Run) -> None:
         self._commits = 0
@@ -41,7 +41,7 @@ class TrinoSinkSession(TransactionalSession):
         with translate_errors(f"opening {sink.address()}"):
             client = TrinoClient(sink, "dataflow-assets")
         table = TrinoTarget(client, sink, target.flow)
-        store = TrinoStore(sink, target, run, table)
+        store = TrinoCheckpoints(sink, target, run, table)
         try:
             with translate_errors(f"opening {sink.address()}"):
                 table.find()

@@ -35,8 +35,8 @@ from dataflow_assets.contracts import Checkpoint, Receipt, Run, Target
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.server_failure import Fault, translate_errors
+from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
-from dataflow_assets.sdk.sink.store import SpanStore, StateChange
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _REPEATED = (
 )
 
 
-class TrinoStore(SpanStore):
+class TrinoCheckpoints(SpanCheckpointStore):
     """The state is a row of a table, which the statement that stores rows asks whether it may."""
 
     system: ClassVar = "trino"
