@@ -28,12 +28,9 @@ from dataflow_assets.contracts import (
     Checkpoint,
     PartSlice,
     Position,
-    Positions,
     Run,
-    Span,
     Target,
     Totals,
-    next_reading,
 )
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.sink.state import BranchState
@@ -103,20 +100,17 @@ class KafkaHead(msgspec.Struct, frozen=True, omit_defaults=True):
     keys: str = ""
     """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
-    def take(self, run: Run, flow: str) -> KafkaHead:
-        return msgspec.structs.replace(
-            self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
-        )
-
     @property
     def parts(self) -> tuple[PartSlice, ...]:
         return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
 
-    def with_slots(self, span: Span) -> KafkaHead:
-        """Every partition of the span has a slot of its own; slots are never given to another."""
-        new = [s.partition for s in span.slices if s.partition not in self.slots]
-        numbered = {name: len(self.slots) + 1 + i for i, name in enumerate(dict.fromkeys(new))}
-        return msgspec.structs.replace(self, slots=self.slots | numbered)
+    def slots_for(self, state: BranchState) -> dict[str, int]:
+        """Partitions of offsets and parts have a slot each, which is never given to another."""
+        offsets = [name for name, at in state.positions.items() if isinstance(at, int)]
+        names = dict.fromkeys([*offsets, *(part.partition for part in state.intent)])
+        new = [name for name in names if name not in self.slots]
+        first = len(self.slots) + 1
+        return self.slots | {name: first + number for number, name in enumerate(new)}
 
 
 class KafkaStored(msgspec.Struct, frozen=True):
@@ -149,7 +143,7 @@ class KafkaStored(msgspec.Struct, frozen=True):
             source=head.source,
             target=head.target,
             manifest=head.manifest,
-            run=head.run,
+            run=f"run {head.run} on host {head.host}" if head.run else "",
             committed_at=max(filter(None, times), default=None),
             reading=head.reading,
         )
@@ -165,16 +159,36 @@ class KafkaStored(msgspec.Struct, frozen=True):
         of_intent = self.head.intent is not None and checkpoint.serial == self.head.serial
         return checkpoint.position if of_intent else base
 
-    def restart(self, positions: Positions, source: str | None, target: str | None) -> KafkaHead:
+    def move(self, state: BranchState, run: Run) -> KafkaHead:
+        """The head by which this is the state; what partitions have stored stays as it is."""
+        known, wanted, head = self.state, state.checkpoint, self.head
+        moved = {n: at for n, at in state.positions.items() if known.positions.get(n) != at}
+        committed = known.checkpoint.committed_at != wanted.committed_at
+        theirs = sum((checkpoint.totals for checkpoint in self.current.values()), Totals())
         return msgspec.structs.replace(
-            self.head,
+            head,
+            epoch=wanted.epoch,
+            run=run.id,
+            host=run.place,
+            base={n: at for n, at in head.base.items() if n in state.positions} | moved,
+            slots=head.slots_for(state),
+            totals=wanted.totals - theirs,
+            source=wanted.source,
+            target=wanted.target,
+            manifest=wanted.manifest,
+            serial=head.serial + (bool(state.intent) and not known.intent),
+            intent=KafkaIntent.of(state.intent),
+            committed_at=wanted.committed_at if committed else head.committed_at,
+            reading=wanted.reading,
+        )
+
+    def restart(self, state: BranchState, run: Run) -> KafkaHead:
+        """The same in another generation: what partitions have stored counts no more."""
+        return msgspec.structs.replace(
+            self.move(state, run),
             generation=new_generation(),
-            base=dict(positions),
-            totals=self.totals,
-            source=source,
-            target=target,
-            intent=None,
-            reading=next_reading(self.head.reading),
+            base=dict(state.positions),
+            totals=state.checkpoint.totals,
         )
 
 
