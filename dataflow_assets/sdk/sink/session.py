@@ -149,7 +149,8 @@ class TransactionalSession(SinkSession):
     ) -> None:
         """From any other positions than the span was planned on, nothing is stored."""
         planned, store = self._state.positions, self._store
-        positions = source.fold(advance(planned, left))
+        moved = advance(planned, left)
+        positions = source.fold(moved) if self._state.intent else moved
         publishes = isinstance(store, SpanCheckpointStore)
         counted = sum((r.totals for r in receipts), Totals()) if publishes else Totals()
 

@@ -292,7 +292,7 @@ def test_a_commit_that_is_not_visible_yet_is_waited_for_before_a_span_is_dropped
 ) -> None:
     """What it has stored would be planned, and stored, once more."""
     target = into()
-    part = PartSlice("table", None, "end", "rows")
+    part = PartSlice("part-0", None, "end", "rows")
     session, _ = target.begun(part)
     target.write(session, part, [Sent(b"1")]).close(complete=True)
     monkeypatch.setattr(CheckpointTopic, "checkpoints", lambda *_: ({}, []))

@@ -9,7 +9,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlSliceStore
-from dataflow_assets.contracts import OP, OffsetSlice, Rejection, Span
+from dataflow_assets.contracts import OP, ChecksTarget, OffsetSlice, Rejection, Span
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk import refused_rows
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, chunk, start, store, write
@@ -237,8 +237,9 @@ def test_a_missing_table_names_the_way_out(place: Place) -> None:
     session = start(place.sink())
     assert session.table.schema() is None
     assert session.table.identity is None
+    assert isinstance(session.table, ChecksTarget)
     with pytest.raises(PermanentError, match=r"does not exist.*autoCreateTable"):
-        session.ticket()
+        session.table.check_target()
     session.close()
 
 

@@ -268,7 +268,9 @@ def test_parts_are_committed_whole_and_once(place: Place) -> None:
     resumed = session.begin(Span((PartSlice("other", None, "z"),)))
     assert [s.empty for s in resumed.slices] == [True, False]
     assert resumed.slices[1] == PARTS.slices[1]
-    assert session.finish(resumed, [], SOURCE).positions == {"p0": "a"}
+    with pytest.raises(TransientError, match="part p1 was not read to its end"):
+        session.finish(resumed, [], SOURCE)
+    assert session.checkpoint.positions == {"p0": "a"}
     write(sink, session.ticket(), resumed.slices[1], chunk(session.ticket(), ids(3, 4), 0))
     checkpoint = session.finish(resumed, [], SOURCE)
     assert checkpoint.positions == {"state": "a+b"}
@@ -400,6 +402,7 @@ def test_create_makes_the_table_of_the_sample(place: Place) -> None:
     assert session.table.schema() is None
     session.table.create(sample)
     session.table.create(sample)
+    session.begin(Span(()))
     assert session.checkpoint.target == session.table.identity
     types = place.run(
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "

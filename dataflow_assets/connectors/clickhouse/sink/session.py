@@ -6,30 +6,25 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.client import query_rows
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.shared_client import ClickhouseLease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, trial_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.finish import state_after
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
-from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
+from dataflow_assets.connectors.clickhouse.sink.target import ClickhouseTarget
+from dataflow_assets.connectors.clickhouse.table import checkpoint_table
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     ClickhouseHead,
     ClickhouseState,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, find, forgetful_views
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, forgetful_views
 from dataflow_assets.contracts import (
-    AddsColumns,
     Checkpoint,
-    ChecksTarget,
-    CountsRows,
     Cut,
     PartSlice,
     Positions,
@@ -39,7 +34,6 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
-    TargetTable,
     Ticket,
     Totals,
     lasting,
@@ -54,7 +48,7 @@ from dataflow_assets.sdk.sink.decide import check_begun
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget, CountsRows):
+class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     _state: ClickhouseState
@@ -68,6 +62,7 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
         with translate_errors(f"opening {self._sink.address()}"):
             self._lease = ClickhouseLease(sink.dsn())
         self._client = self._lease.client
+        self._table = ClickhouseTarget(self._client, sink)
         try:
             self._open()
         except BaseException:
@@ -81,57 +76,8 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
 
     @property
     @override
-    def table(self) -> TargetTable:
-        return self
-
-    @property
-    @override
-    def identity(self) -> str | None:
-        return self._table.uuid if self._table else None
-
-    @override
-    def schema(self) -> pa.Schema | None:
-        # Read once: a table altered under a run shows as an error, and the next run reads anew.
-        if self._table is None:
-            return None
-        return self._table.schema(self._upsert.key, self._upsert.own_columns)
-
-    @override
-    def row_count(self) -> int | None:
-        if self._table is None or self._table.replaces:
-            return None
-        query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
-        with translate_errors(f"counting the rows of {self._sink.address()}"):
-            found = query_rows(self._client, query, {"u": self._table.uuid})
-        return found[0][0] if found else None
-
-    @override
-    def check_target(self) -> None:
-        if self._table is None and not self._sink.auto_create_table:
-            raise self._sink.no_table()
-
-    @override
-    def create(self, sample: pa.Schema) -> None:
-        self.check_target()
-        with translate_errors(f"creating {self._sink.address()}"):
-            create_table.create(self._client, self._sink, sample)
-            self._find()
-            self._head(replace(self._state.snapshot(), target=self.identity))
-
-    @override
-    def statement(self, columns: pa.Schema) -> str:
-        return create_table.adding(self._sink, columns)
-
-    @override
-    def add_columns(self, columns: pa.Schema) -> None:
-        with translate_errors(f"adding columns to {self._sink.address()}"):
-            create_table.add_columns(self._client, self._sink, columns)
-            self._find()
-
-    @override
-    def holds_rows(self) -> bool:
-        with translate_errors(f"counting the rows of {self._sink.address()}"):
-            return self._table is not None and empty_table.holds_rows(self._client, self._table)
+    def table(self) -> ClickhouseTarget:
+        return self._table
 
     @override
     def adopt(self) -> None:
@@ -140,20 +86,20 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
         recovery.check_adopted(state, self._target)
         intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)
         with translate_errors(f"adopting {self._sink.address()}"):
-            self._head(replace(state.snapshot(), target=self.identity, intent=intent))
+            self._head(replace(state.snapshot(), target=self._table.identity, intent=intent))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         with translate_errors(f"restarting {self._sink.address()}"):
-            if empty and self._table is not None:
-                self._check_emptied(self._table)
+            if empty and self._table.found is not None:
+                self._check_emptied(self._table.found)
             head = replace(
                 self._state.restart(positions),
                 generation=self._branch.generation(),
                 source=source,
-                target=self.identity,
+                target=self._table.identity,
                 manifest=self._target.manifest,
-                emptying=empty and self._table is not None,
+                emptying=empty and self._table.found is not None,
                 reading=next_reading(self._state.head.reading),
             )
             self._head(head)
@@ -165,7 +111,7 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
         self._at = span.at or local_now()
         unfinished = recovery.unfinished_span(self._state, span)
         if unfinished is not None:
-            place = self._table, f"{self._database}.{self._name}"
+            place = self._table.found, f"{self._database}.{self._name}"
             recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
@@ -196,7 +142,7 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
 
     @override
     def ticket(self) -> Ticket:
-        table, schema = self._table, self.schema()
+        table, schema, upsert = self._table.found, self._table.schema(), self._table.upsert
         if table is None or schema is None:
             raise self._sink.no_table()
         facts = Facts(
@@ -204,8 +150,8 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
             self._at,
             bool(table.partition_key),
             table.is_replicated,
-            self._upsert.version,
-            self._upsert.deleted,
+            upsert.version,
+            upsert.deleted,
             table.viewed,
         )
         failpoint = failpoints.from_environment()
@@ -244,8 +190,8 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
         with translate_errors(f"opening {self._sink.address()}"):
             checkpoint_table.prepare(self._client, self._database)
             trial_table.sweep(self._client, self._database)
-            self._find()
-            replicated = bool(self._table and self._table.is_replicated)
+            found = self._table.find()
+            replicated = bool(found and found.is_replicated)
             if replicated:
                 checkpoint_table.check_replicated(self._client, self._database)
             self._log = ClickhouseCheckpointTable(
@@ -254,21 +200,14 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
             self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
-            if self._table is not None and self._table.viewed:
-                for note in forgetful_views(self._client, self._table):
+            if found is not None and found.viewed:
+                for note in forgetful_views(self._client, found):
                     log.warning("flow %s: %s", self._target.flow, note)
             self._empty()
 
-    def _find(self) -> None:
-        self._table: ClickhouseTable | None = find(self._client, self._database, self._name)
-        self._upsert = UpsertRules()
-        if self._table is not None:
-            self._table.check()
-            self._upsert = UpsertRules.of(self._sink, self._table)
-
     def _empty(self) -> None:
         emptying = empty_table.ClickhouseEmptying(self._client, self._branch, self._target)
-        self._state = emptying.finish(self._state, self._table, self._database)
+        self._state = emptying.finish(self._state, self._table.found, self._database)
 
     def _check_emptied(self, table: ClickhouseTable) -> None:
         refuse_shared(self._target, self._sink.address(), self._log.others(table.uuid))
@@ -281,7 +220,7 @@ class ClickhouseSinkSession(SinkSession, TargetTable, AddsColumns, ChecksTarget,
         head = replace(
             recovery.head_at_begin(known, span, self._at, self._log.blocks),
             manifest=self._target.manifest,
-            target=known.target or self.identity,
+            target=known.target or self._table.identity,
         )
         if head != known:
             self._head(head)
