@@ -7,7 +7,7 @@ import re
 from abc import ABC
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -91,7 +91,7 @@ def test_who_has_a_member_of_a_capability_has_the_capability(
     assert silent == []
 
 
-@pytest.mark.parametrize("module", (*SOURCES, sink_capabilities))
+@pytest.mark.parametrize("module", [*SOURCES, sink_capabilities])
 def test_the_file_above_a_capability_asks_for_it(module: object) -> None:
     text = inspect.getsource(module)  # type: ignore[arg-type]
     asked = re.findall(r"^# (.+)\nclass (\w+)", text, re.MULTILINE)
@@ -114,7 +114,9 @@ def test_each_capability_of_sinks_is_had_by_one(capability: type[Any]) -> None:
 def test_a_session_of_a_sink_is_small_and_asks_little_of_whoever_writes_one() -> None:
     assert len(SinkSession.__abstractmethods__) <= 10
     members = {
-        kind.__name__: [name for name, one in vars(kind).items() if callable(one)]
+        kind.__name__: [
+            one for one in vars(kind).values() if isinstance(one, FunctionType | property)
+        ]
         for kind in _kinds(SinkSession)
     }
     assert {name: len(own) for name, own in members.items() if len(own) > 20} == {}

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.store import TrinoCheckpoints
+from dataflow_assets.connectors.trino.sink.checkpoint_store import TrinoCheckpoints
 from dataflow_assets.connectors.trino.sink.suspects import Suspects
 from dataflow_assets.connectors.trino.sink.target import TrinoTarget
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
