@@ -49,7 +49,7 @@ SINKS: dict[str, type[SinkDriver]] = {
         iceberg_drivers.Iceberg,
         iceberg_drivers.IcebergPartitioned,
         iceberg_drivers.IcebergUpsert,
-        kafka_drivers.KafkaTarget,
+        kafka_drivers.KafkaSinkTarget,
         nessie_drivers.Nessie,
         nessie_drivers.NessieUpsert,
         postgresql_drivers.Postgresql,

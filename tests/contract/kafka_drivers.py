@@ -110,7 +110,7 @@ class Kafka(_Topic, OffsetSourceDriver):
     final = busy
 
 
-class KafkaTarget(_Topic, SinkDriver):
+class KafkaSinkTarget(_Topic, SinkDriver):
     partitions_made = 3
     in_task = "kafka.before-commit"
     emptying = "kafka.empty"

@@ -14,13 +14,13 @@ from tests.stress.chaos_targets import (
     ClickhouseTarget,
     FilesTarget,
     FromFiles,
-    IcebergTarget,
-    KafkaTarget,
+    IcebergSinkTarget,
+    KafkaSinkTarget,
     NessieTarget,
     Postgresql,
     SecuredTarget,
     Target,
-    TrinoTarget,
+    TrinoSinkTarget,
 )
 from tests.systems import Fixtures
 
@@ -31,8 +31,8 @@ TARGETS: dict[str, type[Target]] = {
     "connect-mirror": FromMirror,
     "files": FilesTarget,
     "files-source": FromFiles,
-    "iceberg": IcebergTarget,
-    "kafka": KafkaTarget,
+    "iceberg": IcebergSinkTarget,
+    "kafka": KafkaSinkTarget,
     "kafka-secured": SecuredTarget,
     "kinesis": FromKinesis,
     "nessie": NessieTarget,
@@ -40,7 +40,7 @@ TARGETS: dict[str, type[Target]] = {
     "poison-postgresql": PoisonedPostgresql,
     "postgresql": Postgresql,
     "seats": Seats,
-    "trino": TrinoTarget,
+    "trino": TrinoSinkTarget,
 }
 FOLLOWED = "postgresql-cdc pgbench"
 """The mode in which a database is followed."""

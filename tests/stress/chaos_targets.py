@@ -157,7 +157,7 @@ class ClickhouseTarget(Target):
         return [arrivals.clickhouse(self.system.client, self.written["table"])]
 
 
-class IcebergTarget(Target):
+class IcebergSinkTarget(Target):
     type, server, keeps_absent = "iceberg", "seaweedfs", True
     columns: ClassVar[Mapping[str, str]] = {
         "id": "long",
@@ -178,11 +178,11 @@ class IcebergTarget(Target):
         return [arrivals.iceberg(self.system.catalog.load_table(place))]
 
 
-class NessieTarget(IcebergTarget):
+class NessieTarget(IcebergSinkTarget):
     type, server = "nessie", "nessie"
 
 
-class TrinoTarget(IcebergTarget):
+class TrinoSinkTarget(IcebergSinkTarget):
     """An Iceberg table that Trino writes: a commit's rows have no order, commits have theirs."""
 
     type, server = "trino", "trino"
@@ -209,7 +209,7 @@ class TrinoTarget(IcebergTarget):
         return [arrivals.iceberg(table, sorts="n")]
 
 
-class KafkaTarget(Target):
+class KafkaSinkTarget(Target):
     type, server = "kafka", "kafka"
 
     def appending(self) -> Config:
@@ -229,7 +229,7 @@ class KafkaTarget(Target):
         return found + Verdict(doubled=len(numbers) - len({*numbers})) + self.model.ordered(log)
 
 
-class SecuredTarget(KafkaTarget):
+class SecuredTarget(KafkaSinkTarget):
     """Avro by a registry, over SASL and TLS; back to the same brokers with a client certificate."""
 
     broker = server = "secure_kafka"

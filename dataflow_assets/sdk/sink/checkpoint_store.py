@@ -1,4 +1,4 @@
-"""Where the state of a branch is stored: all that a sink writes besides its table and its writer.
+"""The store of a branch's state: all that a sink writes besides its table and its writer.
 
 | verb | stores the state | and in the same commit |
 |---|---|---|

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, tr
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.finish import state_after
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.target import ClickhouseTarget
+from dataflow_assets.connectors.clickhouse.sink.target import ClickhouseSinkTarget
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     ClickhouseHead,
@@ -62,7 +62,7 @@ class ClickhouseSinkSession(SinkSession):
         with translate_errors(f"opening {self._sink.address()}"):
             self._lease = ClickhouseLease(sink.dsn())
         self._client = self._lease.client
-        self._table = ClickhouseTarget(self._client, sink)
+        self._table = ClickhouseSinkTarget(self._client, sink)
         try:
             self._open()
         except BaseException:
@@ -76,7 +76,7 @@ class ClickhouseSinkSession(SinkSession):
 
     @property
     @override
-    def table(self) -> ClickhouseTarget:
+    def table(self) -> ClickhouseSinkTarget:
         return self._table
 
     @override
@@ -127,10 +127,10 @@ class ClickhouseSinkSession(SinkSession):
         if self._state.head.intent is None or parts == span.slices:
             return span
         with translate_errors(f"beginning on {self._sink.address()}"):
-            self._head(self._state.divide(parts) if parts else self._abandoned())
+            self._head(self._state.divide(parts) if parts else self._abandon())
         return replace(span, slices=parts)
 
-    def _abandoned(self) -> ClickhouseHead:
+    def _abandon(self) -> ClickhouseHead:
         # Where rows are upserted, those that are read in their place have a higher version.
         for name in () if self._sink.upsert_mode else self._state.pending:
             raise PermanentError(

@@ -15,7 +15,7 @@ from dataflow_assets.contracts import AddsColumns, ChecksTarget, CountsRows, Tar
 from dataflow_assets.sdk.server_failure import translate_errors
 
 
-class ClickhouseTarget(TargetTable, AddsColumns, ChecksTarget, CountsRows):
+class ClickhouseSinkTarget(TargetTable, AddsColumns, ChecksTarget, CountsRows):
     """The table of one branch, and how rows are upserted into it."""
 
     def __init__(self, client: Client, sink: ClickhouseSinkOptions) -> None:

@@ -174,7 +174,7 @@ class CheckpointProperty:
     def make_table(self, sample: pa.Schema) -> None:
         """Makes the table with the checkpoint in it, which somebody else may do meanwhile."""
         epoch = self.stored.epoch
-        self._owned(self.read(), epoch)
+        self._check_owner(self.read(), epoch)
         properties = {self.key: self.stored.text()}
         with translate_errors(self._sink, "create"):
             table = create_table.create(self.catalog, self._sink, sample, properties)
@@ -183,10 +183,10 @@ class CheckpointProperty:
         if found is not None and found.owner != self._run:
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
         self.committer = self._committer(table)
-        self.commit(lambda found: self._owned(found, epoch).adopt(self.identity), fences=True)
+        self.commit(lambda found: self._check_owner(found, epoch).adopt(self.identity), fences=True)
         self.drop_aside()
 
-    def _owned(self, found: BranchState | None, epoch: int) -> BranchState:
+    def _check_owner(self, found: BranchState | None, epoch: int) -> BranchState:
         return check_owner(self.stored.flow, found, epoch, self._run, self._sink.address())
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergTarget(TargetTable, AddsColumns, CountsRows):
+class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows):
     """The table of one branch, and the commits that change its columns."""
 
     def __init__(self, sink: TableSinkOptions, checkpoint: CheckpointProperty) -> None:
@@ -170,7 +170,7 @@ class IcebergSinkSession(TransactionalSession, StagesWithSpark):
 
     def __init__(self, sink: TableSinkOptions, target: Target, run: Run) -> None:
         store = IcebergCheckpoints(sink, target, run)
-        super().__init__(sink, target, run, IcebergTarget(sink, store.property), store)
+        super().__init__(sink, target, run, IcebergSinkTarget(sink, store.property), store)
 
     @override
     def begin(self, span: Span) -> Span:

@@ -183,7 +183,7 @@ class KafkaStored(msgspec.Struct, frozen=True):
         )
 
     def restart(self, state: BranchState, run: Run) -> KafkaHead:
-        """The same in another generation: what partitions have stored counts no more."""
+        """Begins another generation: what partitions have stored counts no more."""
         return msgspec.structs.replace(
             self.move(state, run),
             generation=new_generation(),

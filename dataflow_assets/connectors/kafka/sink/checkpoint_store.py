@@ -22,7 +22,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
 )
 from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
 from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
-from dataflow_assets.connectors.kafka.sink.target import KafkaTarget
+from dataflow_assets.connectors.kafka.sink.target import KafkaSinkTarget
 from dataflow_assets.contracts import Receipt, Run, Target
 from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState
@@ -31,7 +31,10 @@ MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
 
 
 class KafkaCheckpoints(CheckpointStore):
-    """What tasks have committed comes by their receipts: between changes nothing is asked."""
+    """The state in memory and in the side topic: between changes nothing is asked.
+
+    Receipts say what tasks have committed.
+    """
 
     system: ClassVar = "kafka"
 
@@ -40,7 +43,7 @@ class KafkaCheckpoints(CheckpointStore):
         sink: KafkaSinkOptions,
         target: Target,
         run: Run,
-        table: KafkaTarget,
+        table: KafkaSinkTarget,
         side_topic: CheckpointTopic,
     ) -> None:
         self._sink, self._target, self._run, self._table = sink, target, run, table
@@ -50,7 +53,7 @@ class KafkaCheckpoints(CheckpointStore):
 
     @property
     def keys(self) -> str:
-        """How keys of rows are written, by `key_spelling`."""
+        """The way in which keys of rows are written, by `key_spelling`."""
         return self._stored.head.keys
 
     @override
@@ -66,7 +69,7 @@ class KafkaCheckpoints(CheckpointStore):
         if unfinished and not unfinished.empty and state.intent != self._stored.state.intent:
             self._end_open()  # nobody reads the parts' own checkpoints any more before a commit
             state = step(self._stored.state)
-        self._write(self._grown(self._stored.move(state, self._run)))
+        self._write(self._grow(self._stored.move(state, self._run)))
         return self._stored.state
 
     @override
@@ -78,7 +81,7 @@ class KafkaCheckpoints(CheckpointStore):
         else:
             self._end_open()
             below = self._ends() if empty else None  # behind what a task has committed until now
-            head = self._grown(self._stored.restart(step(self._stored.state), self._run))
+            head = self._grow(self._stored.restart(step(self._stored.state), self._run))
             self._write(replace(head, emptied=below, keys=CURRENT if empty else head.keys))
         if self._stored.head.emptied is not None:
             empty_topic.delete(self._side_topic, self._sink.topic, self._stored.head)
@@ -98,7 +101,7 @@ class KafkaCheckpoints(CheckpointStore):
         stored = KafkaStored(replace(head, flow=self._target.flow))
         return stored.move(step(stored.state), self._run)
 
-    def _grown(self, head: KafkaHead) -> KafkaHead:
+    def _grow(self, head: KafkaHead) -> KafkaHead:
         """The side topic has a partition for each slot."""
         if head.slots != self._stored.head.slots:
             self._side_topic.grow(head)

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
 from dataflow_assets.connectors.kafka.sink import key_spelling
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_store import KafkaCheckpoints
-from dataflow_assets.connectors.kafka.sink.target import KafkaTarget
+from dataflow_assets.connectors.kafka.sink.target import KafkaSinkTarget
 from dataflow_assets.contracts import Run, Target, Ticket
 from dataflow_assets.sdk.sink.session import TransactionalSession
 
@@ -24,7 +24,7 @@ class KafkaSinkSession(TransactionalSession):
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         side_topic = CheckpointTopic.of(sink.cluster(), target)
-        table = KafkaTarget(sink, side_topic)
+        table = KafkaSinkTarget(sink, side_topic)
         side_topic.prepare()
         store = KafkaCheckpoints(sink, target, run, table, side_topic)
         super().__init__(sink, target, run, table, store)

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.contracts import MESSAGES, ChecksTarget, TargetTable
 
 
-class KafkaTarget(TargetTable, ChecksTarget):
+class KafkaSinkTarget(TargetTable, ChecksTarget):
     """The topic of one branch."""
 
     def __init__(self, sink: KafkaSinkOptions, side_topic: CheckpointTopic) -> None:

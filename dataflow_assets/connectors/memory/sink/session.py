@@ -90,7 +90,7 @@ class MemoryCheckpoints(CheckpointStore):
 
 
 class MemorySpanCheckpoints(MemoryCheckpoints, SpanCheckpointStore):
-    """The same, of a sink whose rows are in the receipts of its tasks."""
+    """Stores the rows, too: they are in the receipts of the tasks."""
 
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:

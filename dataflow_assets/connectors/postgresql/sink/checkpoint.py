@@ -14,7 +14,7 @@ from dataflow_assets.connectors.postgresql.client import Link, Row, qualified_na
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lend
-from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlTarget
+from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlSinkTarget
 from dataflow_assets.connectors.postgresql.table import checkpoint_rows, checkpoint_tables
 from dataflow_assets.connectors.postgresql.table.checkpoint_rows import (
     PostgresqlPartition,
@@ -60,7 +60,7 @@ class PostgresqlCheckpoints(CheckpointStore):
 
     system: ClassVar = "postgresql"
 
-    def __init__(self, links: PostgresqlLinks, run: Run, table: PostgresqlTarget) -> None:
+    def __init__(self, links: PostgresqlLinks, run: Run, table: PostgresqlSinkTarget) -> None:
         self._links, self._run, self._table = links, run, table
         self._target, self._schema = links.target, links.sink.place()[0]
         self._names = checkpoint_tables.statements(self._schema)

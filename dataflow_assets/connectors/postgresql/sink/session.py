@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.checkpoint import PostgresqlCheckpoints
-from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlTarget
+from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlSinkTarget
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.sdk.sink.session import TransactionalSession
@@ -22,7 +22,7 @@ class PostgresqlSinkSession(TransactionalSession):
         sink: PostgresqlSinkOptions,
         target: Target,
         run: Run,
-        table_of: Callable[[PostgresqlLinks], PostgresqlTarget] = PostgresqlTarget,
+        table_of: Callable[[PostgresqlLinks], PostgresqlSinkTarget] = PostgresqlSinkTarget,
     ) -> None:
         """`table_of`: makes the table of the target."""
         self._links = PostgresqlLinks(sink, target)

@@ -50,7 +50,7 @@ class PostgresqlLinks:
             yield link
 
 
-class PostgresqlTarget(TargetTable, AddsColumns, ChecksTarget):
+class PostgresqlSinkTarget(TargetTable, AddsColumns, ChecksTarget):
     """The table of one branch."""
 
     fills_columns: ClassVar = True

@@ -1,4 +1,4 @@
-"""What is stored of a branch: one row, one more for each partition, and what both say together."""
+"""The stored rows of a branch, one and one more for each partition, and the state that they are."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PostgresqlStored:
         return BranchState(checkpoint, self.intent)
 
     def move(self, state: BranchState) -> PostgresqlStored:
-        """What is to be stored of a state: partitions that stay keep what they have counted."""
+        """Returns what to store of a state: partitions that stay keep what they have counted."""
         at = state.checkpoint.committed_at
         moved = None if at == self.state.checkpoint.committed_at else at
         partitions = dict[str, PostgresqlPartition]()

@@ -27,7 +27,7 @@ from dataflow_assets.connectors.trino.sink.recovery import (
 )
 from dataflow_assets.connectors.trino.sink.span_stage import SpanStage
 from dataflow_assets.connectors.trino.sink.suspects import RefusedSpan
-from dataflow_assets.connectors.trino.sink.target import TrinoTarget
+from dataflow_assets.connectors.trino.sink.target import TrinoSinkTarget
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.checkpoint_table import GONE, TrinoCheckpointTable
 from dataflow_assets.connectors.trino.table.document import DECIDED, TrinoStored
@@ -52,7 +52,7 @@ class TrinoCheckpoints(SpanCheckpointStore):
     system: ClassVar = "trino"
 
     def __init__(
-        self, sink: TrinoSinkOptions, target: Target, run: Run, table: TrinoTarget
+        self, sink: TrinoSinkOptions, target: Target, run: Run, table: TrinoSinkTarget
     ) -> None:
         self._sink, self._target, self._run, self._table = sink, target, run, table
         self.client = table.client
@@ -195,7 +195,7 @@ class TrinoCheckpoints(SpanCheckpointStore):
 
 
 def _keep(step: StateChange, found: BranchState | None) -> BranchState:
-    """What is stored, which the step finds to be its session's."""
+    """Returns what is stored, which the step finds to be its session's."""
     step(found)
     assert found is not None  # noqa: S101 - else the step has raised
     return found

@@ -10,7 +10,7 @@ from dataflow_assets.connectors.trino.client import TrinoClient
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.sink.checkpoint_store import TrinoCheckpoints
 from dataflow_assets.connectors.trino.sink.suspects import Suspects
-from dataflow_assets.connectors.trino.sink.target import TrinoTarget
+from dataflow_assets.connectors.trino.sink.target import TrinoSinkTarget
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.contracts import (
@@ -32,7 +32,7 @@ class TrinoSinkSession(TransactionalSession):
     """Narrows a refused statement down to its record, and looks after what statements leave."""
 
     _sink: TrinoSinkOptions
-    _table: TrinoTarget
+    _table: TrinoSinkTarget
     _store: TrinoCheckpoints
 
     def __init__(self, sink: TrinoSinkOptions, target: Target, run: Run) -> None:
@@ -40,7 +40,7 @@ class TrinoSinkSession(TransactionalSession):
         self._suspects = Suspects()
         with translate_errors(f"opening {sink.address()}"):
             client = TrinoClient(sink, "dataflow-assets")
-        table = TrinoTarget(client, sink, target.flow)
+        table = TrinoSinkTarget(client, sink, target.flow)
         store = TrinoCheckpoints(sink, target, run, table)
         try:
             with translate_errors(f"opening {sink.address()}"):

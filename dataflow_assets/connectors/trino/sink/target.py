@@ -15,7 +15,7 @@ from dataflow_assets.contracts import TargetTable
 from dataflow_assets.sdk.server_failure import translate_errors
 
 
-class TrinoTarget(TargetTable):
+class TrinoSinkTarget(TargetTable):
     """The table of one branch, with what its catalog can do."""
 
     def __init__(self, client: TrinoClient, sink: TrinoSinkOptions, flow: str) -> None:

@@ -11,14 +11,14 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlTarget
+from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlSinkTarget
 from dataflow_assets.contracts import Positions, Run, TakesOver, Target
 from dataflow_assets.languages.justone.postgresql import state_table
 from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
 from dataflow_assets.sdk.server_failure import translate_errors
 
 
-class JustOneTarget(PostgresqlTarget):
+class JustOneTarget(PostgresqlSinkTarget):
     """Its columns are text."""
 
     def __init__(self, names: tuple[str, ...], links: PostgresqlLinks) -> None:
