@@ -5,26 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.shared_client import ClickhouseLease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, trial_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.finish import state_after
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.target import ClickhouseSinkTarget
-from dataflow_assets.connectors.clickhouse.table import checkpoint_table
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
+from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     ClickhouseHead,
     ClickhouseState,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, forgetful_views
+from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, find, forgetful_views
 from dataflow_assets.contracts import (
+    AddsColumns,
     Checkpoint,
+    ChecksTarget,
+    CountsRows,
     Cut,
     PartSlice,
     Positions,
@@ -34,6 +40,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    TargetTable,
     Ticket,
     Totals,
     lasting,
@@ -48,15 +55,78 @@ from dataflow_assets.sdk.sink.decide import check_begun
 log = logging.getLogger(__name__)
 
 
+class ClickhouseSinkTarget(TargetTable, AddsColumns, ChecksTarget, CountsRows):
+    """The table of one branch, and how rows are upserted into it."""
+
+    def __init__(self, client: Client, sink: ClickhouseSinkOptions) -> None:
+        self._client, self._sink = client, sink
+        self.found: ClickhouseTable | None = None
+        self.upsert = UpsertRules()
+
+    def find(self) -> ClickhouseTable | None:
+        """Looks for the table. Called when a session opens, and once the table has changed."""
+        self.found, self.upsert = find(self._client, *self._sink.place()), UpsertRules()
+        if self.found is not None:
+            self.found.check()
+            self.upsert = UpsertRules.of(self._sink, self.found)
+        return self.found
+
+    @property
+    @override
+    def identity(self) -> str | None:
+        return self.found.uuid if self.found else None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        # Read once: a table altered under a run shows as an error, and the next run reads anew.
+        if self.found is None:
+            return None
+        return self.found.schema(self.upsert.key, self.upsert.own_columns)
+
+    @override
+    def row_count(self) -> int | None:
+        if self.found is None or self.found.replaces:
+            return None
+        query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
+        with translate_errors(f"counting the rows of {self._sink.address()}"):
+            found = query_rows(self._client, query, {"u": self.found.uuid})
+        return found[0][0] if found else None
+
+    @override
+    def check_target(self) -> None:
+        if self.found is None and not self._sink.auto_create_table:
+            raise self._sink.no_table()
+
+    @override
+    def create(self, sample: pa.Schema) -> None:
+        self.check_target()
+        with translate_errors(f"creating {self._sink.address()}"):
+            create_table.create(self._client, self._sink, sample)
+            self.find()
+
+    @override
+    def statement(self, columns: pa.Schema) -> str:
+        return create_table.adding(self._sink, columns)
+
+    @override
+    def add_columns(self, columns: pa.Schema) -> None:
+        with translate_errors(f"adding columns to {self._sink.address()}"):
+            create_table.add_columns(self._client, self._sink, columns)
+            self.find()
+
+    @override
+    def holds_rows(self) -> bool:
+        with translate_errors(f"counting the rows of {self._sink.address()}"):
+            return self.found is not None and empty_table.holds_rows(self._client, self.found)
+
+
 class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     _state: ClickhouseState
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
-        self._sink = sink
-        self._target = target
-        self._run = run
+        self._sink, self._target, self._run = sink, target, run
         self._database, self._name = sink.place()
         self._at = local_now()
         with translate_errors(f"opening {self._sink.address()}"):
@@ -126,8 +196,9 @@ class ClickhouseSinkSession(SinkSession):
         parts = recovery.cut_parts(self._state, span, cut)
         if self._state.head.intent is None or parts == span.slices:
             return span
+        head = self._state.divide(parts) if parts else self._abandon()
         with translate_errors(f"beginning on {self._sink.address()}"):
-            self._head(self._state.divide(parts) if parts else self._abandon())
+            self._head(head)
         return replace(span, slices=parts)
 
     def _abandon(self) -> ClickhouseHead:
@@ -145,15 +216,8 @@ class ClickhouseSinkSession(SinkSession):
         table, schema, upsert = self._table.found, self._table.schema(), self._table.upsert
         if table is None or schema is None:
             raise self._sink.no_table()
-        facts = Facts(
-            table.uuid,
-            self._at,
-            bool(table.partition_key),
-            table.is_replicated,
-            upsert.version,
-            upsert.deleted,
-            table.viewed,
-        )
+        partitioned, marks = bool(table.partition_key), (upsert.version, upsert.deleted)
+        facts = Facts(table.uuid, self._at, partitioned, table.is_replicated, *marks, table.viewed)
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._state.head.reading)
         return Ticket(target, self._run, self._branch.epoch, facts.into(schema), failpoint)
@@ -172,15 +236,14 @@ class ClickhouseSinkSession(SinkSession):
     @override
     def forget(self) -> None:
         with translate_errors(f"forgetting {self._sink.address()}"):
-            forgotten = replace(
-                self._state.restart({}),
-                generation=self._branch.generation(),
-                source=None,
-                target=None,
-                manifest="",
-                totals=Totals(),
-            )
-            self._head(forgotten)
+            head, generation = self._state.restart({}), self._branch.generation()
+            nothing: dict[str, Any] = {
+                "source": None,
+                "target": None,
+                "manifest": "",
+                "totals": Totals(),
+            }
+            self._head(replace(head, generation=generation, **nothing))
 
     @override
     def close(self) -> None:

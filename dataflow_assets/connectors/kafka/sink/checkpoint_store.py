@@ -22,8 +22,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
 )
 from dataflow_assets.connectors.kafka.sink.head_writer import HeadWriter
 from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
-from dataflow_assets.connectors.kafka.sink.target import KafkaSinkTarget
-from dataflow_assets.contracts import Receipt, Run, Target
+from dataflow_assets.contracts import Receipt, Run, Target, TargetTable
 from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
@@ -43,7 +42,7 @@ class KafkaCheckpoints(CheckpointStore):
         sink: KafkaSinkOptions,
         target: Target,
         run: Run,
-        table: KafkaSinkTarget,
+        table: TargetTable,
         side_topic: CheckpointTopic,
     ) -> None:
         self._sink, self._target, self._run, self._table = sink, target, run, table
@@ -80,7 +79,8 @@ class KafkaCheckpoints(CheckpointStore):
             self._reload()
         else:
             self._end_open()
-            below = self._ends() if empty else None  # behind what a task has committed until now
+            # Behind what a task has committed until now.
+            below = empty_topic.ends(self._side_topic, self._sink, self._target) if empty else None
             head = self._grow(self._stored.restart(step(self._stored.state), self._run))
             self._write(replace(head, emptied=below, keys=CURRENT if empty else head.keys))
         if self._stored.head.emptied is not None:
@@ -90,8 +90,8 @@ class KafkaCheckpoints(CheckpointStore):
 
     @override
     def sharing(self) -> Mapping[str, str]:
-        topic = self._table.topic
-        return self._side_topic.others(topic.id) if topic else {}
+        identity = self._table.identity
+        return self._side_topic.others(identity) if identity else {}
 
     @override
     def close(self) -> None:
@@ -131,6 +131,3 @@ class KafkaCheckpoints(CheckpointStore):
     def _write(self, head: KafkaHead) -> None:
         self._heads.write(head)
         self._stored = KafkaStored(head, self._stored.checkpoints)
-
-    def _ends(self) -> dict[str, int]:
-        return empty_topic.ends(self._side_topic, self._table.topic, self._sink, self._target)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import Link, Row, qualified_name
+from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink, qualified_name
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.pool import lend
-from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlSinkTarget
+from dataflow_assets.connectors.postgresql.pool import lend, transaction
 from dataflow_assets.connectors.postgresql.table import checkpoint_rows, checkpoint_tables
 from dataflow_assets.connectors.postgresql.table.checkpoint_rows import (
     PostgresqlPartition,
     PostgresqlStored,
 )
-from dataflow_assets.contracts import Checkpoint, Receipt, Run, Target, refuse_shared
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Receipt,
+    Run,
+    Target,
+    TargetTable,
+    refuse_shared,
+)
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
@@ -51,6 +59,30 @@ _OTHERS = "SELECT DISTINCT flow FROM {h} WHERE flow <> $1 AND target = $2 ORDER 
 _GONE = "DELETE FROM {h} WHERE flow = '{flow}'"
 
 
+class PostgresqlLinks:
+    """Links of one session: one is borrowed for each operation, and an idle session has none."""
+
+    def __init__(self, sink: PostgresqlSinkOptions, target: Target) -> None:
+        self.sink, self.target = sink, target
+        self.epoch: int | None = None
+
+    @contextlib.contextmanager
+    def lend(self, what: str) -> Iterator[TextLink]:
+        """For questions, and for statements that are whole by themselves."""
+        with translate_errors(f"{what} {self.sink.address()}"), lend(self.sink.dsn()) as link:
+            yield link
+
+    @contextlib.contextmanager
+    def transaction(self, what: str) -> Iterator[TextLink]:
+        """Under the name of the epoch, by which a newer session ends it."""
+        name = checkpoint_tables.application(self.target, self.epoch)
+        with (
+            translate_errors(f"{what} {self.sink.address()}"),
+            transaction(self.sink.dsn(), name) as link,
+        ):
+            yield link
+
+
 class PostgresqlCheckpoints(CheckpointStore):
     """The state is a row of the branch and one of each partition, which a task locks and moves.
 
@@ -60,7 +92,7 @@ class PostgresqlCheckpoints(CheckpointStore):
 
     system: ClassVar = "postgresql"
 
-    def __init__(self, links: PostgresqlLinks, run: Run, table: PostgresqlSinkTarget) -> None:
+    def __init__(self, links: PostgresqlLinks, run: Run, table: TargetTable) -> None:
         self._links, self._run, self._table = links, run, table
         self._target, self._schema = links.target, links.sink.place()[0]
         self._names = checkpoint_tables.statements(self._schema)

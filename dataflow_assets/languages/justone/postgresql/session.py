@@ -10,8 +10,11 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lend
-from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.connectors.postgresql.sink.target import PostgresqlLinks, PostgresqlSinkTarget
+from dataflow_assets.connectors.postgresql.sink.checkpoint import PostgresqlLinks
+from dataflow_assets.connectors.postgresql.sink.session import (
+    PostgresqlSinkSession,
+    PostgresqlSinkTarget,
+)
 from dataflow_assets.contracts import Positions, Run, TakesOver, Target
 from dataflow_assets.languages.justone.postgresql import state_table
 from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
