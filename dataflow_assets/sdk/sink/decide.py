@@ -216,17 +216,6 @@ def taken_over(flow: str, run: str) -> TakenOver:
     )
 
 
-def taken_over_by(flow: str, run: str, host: str) -> TakenOver:
-    """The same, where a checkpoint keeps the run's id apart from its place.
-
-    Args:
-        flow: namespace/name.
-        run: the id of who has it.
-        host: as `Run.place` has it.
-    """
-    return taken_over(flow, f"run {run} on host {host}")
-
-
 def checkpoint_removed(flow: str, place: object) -> CheckpointRemoved:
     """The error of a driver, or of one of its tasks, that finds no checkpoint any more.
 

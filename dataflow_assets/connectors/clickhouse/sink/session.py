@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 from typing_extensions import override
@@ -237,13 +236,8 @@ class ClickhouseSinkSession(SinkSession):
     def forget(self) -> None:
         with translate_errors(f"forgetting {self._sink.address()}"):
             head, generation = self._state.restart({}), self._branch.generation()
-            nothing: dict[str, Any] = {
-                "source": None,
-                "target": None,
-                "manifest": "",
-                "totals": Totals(),
-            }
-            self._head(replace(head, generation=generation, **nothing))
+            head = replace(head, source=None, target=None, manifest="", totals=Totals())
+            self._head(replace(head, generation=generation))
 
     @override
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.client import FilesStored, Folder
+from dataflow_assets.connectors.files.client import Folder
 from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import BESIDE
@@ -75,7 +75,7 @@ class FilesCheckpoints(SpanCheckpointStore):
         self, sink: FilesSinkOptions, target: Target, folder: Folder, identity: str
     ) -> None:
         self._sink, self._target, self._folder, self._identity = sink, target, folder, identity
-        self._log = CommitLog(folder, target)
+        self.log = CommitLog(folder, target)
 
     @override
     def load(self, receipts: Sequence[Receipt] = ()) -> BranchState | None:
@@ -86,16 +86,14 @@ class FilesCheckpoints(SpanCheckpointStore):
     @override
     def change(self, step: StateChange) -> BranchState:
         with translate_errors(self._sink, "commit to"):
-            return self._log.commit(step)
+            return self.log.commit(step)
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Every version does: who finds another newest one than its own can make no more."""
         with translate_errors(self._sink, "commit to"):
-            return self._log.commit(step, removes=self._rows if empty else tuple)
-
-    def _rows(self) -> tuple[FilesStored, ...]:
-        return rows(self._folder)
+            removes = partial(rows, self._folder) if empty else tuple
+            return self.log.commit(step, removes=removes)
 
     @override
     def sharing(self) -> Mapping[str, str]:
@@ -111,7 +109,7 @@ class FilesCheckpoints(SpanCheckpointStore):
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         reach("files.before-commit")
         with translate_errors(self._sink, "commit to"):
-            return self._log.commit(step, partial(self._name_files, receipts))
+            return self.log.commit(step, partial(self._name_files, receipts))
 
     def _name_files(self, receipts: Sequence[Receipt], version: int) -> tuple[FilesMoved, ...]:
         """The staged files with the names that readers will find them by.
@@ -126,11 +124,6 @@ class FilesCheckpoints(SpanCheckpointStore):
             for number, one in enumerate(staged)
         )
 
-    def clear(self, epoch: int) -> None:
-        """Deletes what tasks of earlier epochs have left. Called when a session has opened."""
-        with translate_errors(self._sink, "open"):
-            self._log.clear(epoch)
-
 
 def open_session(sink: FilesSinkOptions, target: Target, run: Run) -> TransactionalSession:
     """Takes the epoch, and clears away what tasks of earlier ones have left."""
@@ -140,7 +133,8 @@ def open_session(sink: FilesSinkOptions, target: Target, run: Run) -> Transactio
         table = FilesFolder(sink, folder)
     store = FilesCheckpoints(sink, target, folder, table.identity)
     session = TransactionalSession(sink, target, run, table, store)
-    store.clear(session.checkpoint.epoch)
+    with translate_errors(sink, "open"):
+        store.log.clear(session.checkpoint.epoch)
     return session
 
 

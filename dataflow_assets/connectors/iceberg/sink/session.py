@@ -184,16 +184,9 @@ class IcebergSinkSession(TransactionalSession, StagesWithSpark):
         ticket, store = super().ticket(), self._store
         with translate_errors(self._sink, "look for rejected records of"):
             rejected = store.rejected.stored_tokens(store.property.stored)
-        return WriteTicket(
-            ticket.target,
-            ticket.run,
-            ticket.epoch,
-            self._body_columns(ticket.schema),
-            ticket.failpoint,
-            ticket.positions,
-            write_target=write_target(store.property.table),
-            rejected=rejected,
-        )
+        ticket = replace(ticket, schema=self._body_columns(ticket.schema))
+        target = write_target(store.property.table)
+        return WriteTicket(**vars(ticket), write_target=target, rejected=rejected)
 
     def _body_columns(self, columns: pa.Schema) -> pa.Schema:
         """The columns that come from bodies: all but that of the record's time."""

@@ -101,6 +101,11 @@ class KafkaHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
     @property
+    def owner(self) -> str:
+        """Who has the epoch, as `Run` is printed."""
+        return f"run {self.run} on host {self.host}" if self.run else ""
+
+    @property
     def parts(self) -> tuple[PartSlice, ...]:
         return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
 
@@ -124,8 +129,9 @@ class KafkaStored(msgspec.Struct, frozen=True):
         return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
 
     @property
-    def totals(self) -> Totals:
-        return sum((checkpoint.totals for checkpoint in self.current.values()), self.head.totals)
+    def counted(self) -> Totals:
+        """By the partitions themselves; the head counts the rest."""
+        return sum((checkpoint.totals for checkpoint in self.current.values()), Totals())
 
     @property
     def state(self) -> BranchState:
@@ -139,11 +145,11 @@ class KafkaStored(msgspec.Struct, frozen=True):
         checkpoint = Checkpoint(
             head.epoch,
             {name: position for name, position in found.items() if position is not None},
-            self.totals,
+            head.totals + self.counted,
             source=head.source,
             target=head.target,
             manifest=head.manifest,
-            run=f"run {head.run} on host {head.host}" if head.run else "",
+            run=head.owner,
             committed_at=max(filter(None, times), default=None),
             reading=head.reading,
         )
@@ -164,7 +170,6 @@ class KafkaStored(msgspec.Struct, frozen=True):
         known, wanted, head = self.state, state.checkpoint, self.head
         moved = {n: at for n, at in state.positions.items() if known.positions.get(n) != at}
         committed = known.checkpoint.committed_at != wanted.committed_at
-        theirs = sum((checkpoint.totals for checkpoint in self.current.values()), Totals())
         return msgspec.structs.replace(
             head,
             epoch=wanted.epoch,
@@ -172,7 +177,7 @@ class KafkaStored(msgspec.Struct, frozen=True):
             host=run.place,
             base={n: at for n, at in head.base.items() if n in state.positions} | moved,
             slots=head.slots_for(state),
-            totals=wanted.totals - theirs,
+            totals=wanted.totals - self.counted,
             source=wanted.source,
             target=wanted.target,
             manifest=wanted.manifest,

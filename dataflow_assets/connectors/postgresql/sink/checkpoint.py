@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -12,7 +11,6 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink, qualified_name
-from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lend, transaction
 from dataflow_assets.connectors.postgresql.table import checkpoint_rows, checkpoint_tables
@@ -31,6 +29,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
+from dataflow_assets.sdk.sink.peek import peek_by_schema
 from dataflow_assets.sdk.sink.state import BranchState
 
 _ENSURE = """
@@ -176,37 +175,11 @@ class PostgresqlCheckpoints(CheckpointStore):
 def peek_together(
     asked: Sequence[tuple[PostgresqlSinkOptions, Target]],
 ) -> list[Checkpoint | DataflowError | None]:
-    """The stored checkpoints of branches in one database; no epoch is taken.
-
-    One connection, and one question for each schema.
-    """
-    schemas = defaultdict[str, list[Target]](list)
-    for sink, target in asked:
-        schemas[sink.place()[0]].append(target)
-    try:
-        with lend(asked[0][0].dsn()) as link:
-            found = {schema: _read_stored(link, schema, each) for schema, each in schemas.items()}
-    except PostgresqlFailure as failure:
-        found = dict.fromkeys(schemas, failure)
-    return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
+    """The stored checkpoints of branches in one database; no epoch is taken."""
+    return peek_by_schema(asked, lend(asked[0][0].dsn()), _read_states)
 
 
-def _read_stored(
-    link: Link, schema: str, targets: Sequence[Target]
-) -> dict[str, PostgresqlStored] | PostgresqlFailure:
-    try:
-        there = not checkpoint_tables.missing(link, schema)
-        return checkpoint_rows.read(link, schema, targets) if there else {}
-    except PostgresqlFailure as failure:
-        return failure
-
-
-def _answer(
-    sink: PostgresqlSinkOptions,
-    target: Target,
-    found: dict[str, PostgresqlStored] | PostgresqlFailure,
-) -> Checkpoint | DataflowError | None:
-    if isinstance(found, PostgresqlFailure):
-        return found.error(f"reading the checkpoint of {sink.address()}")
-    stored = found.get(target.id)
-    return stored.state.for_readers if stored and stored.state.is_known else None
+def _read_states(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, BranchState]:
+    there = not checkpoint_tables.missing(link, schema)
+    found = checkpoint_rows.read(link, schema, targets) if there else {}
+    return {name: stored.state for name, stored in found.items()}

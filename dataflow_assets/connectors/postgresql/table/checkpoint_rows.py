@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql.client import Link, Row
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import statements
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Target, Totals
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over
 from dataflow_assets.sdk.sink.state import BranchState
 
 _HEADS = """
@@ -141,7 +141,7 @@ def loss(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
     if not heads or heads[0][2] == epoch:
         return checkpoint_removed(target.flow, f"schema {schema}")
     run, host, _ = heads[0]
-    return taken_over_by(target.flow, run, host)
+    return taken_over(target.flow, f"run {run} on host {host}")
 
 
 def dump_intent(parts: Iterable[PartSlice]) -> str:
