@@ -102,7 +102,7 @@ class KafkaHead(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def owner(self) -> str:
-        """Who has the epoch, as `Run` is printed."""
+        """The run that has the epoch, as `Run` is printed."""
         return f"run {self.run} on host {self.host}" if self.run else ""
 
     @property
@@ -129,8 +129,8 @@ class KafkaStored(msgspec.Struct, frozen=True):
         return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
 
     @property
-    def counted(self) -> Totals:
-        """By the partitions themselves; the head counts the rest."""
+    def partition_totals(self) -> Totals:
+        """The totals of the partitions themselves, on top of the head's."""
         return sum((checkpoint.totals for checkpoint in self.current.values()), Totals())
 
     @property
@@ -145,7 +145,7 @@ class KafkaStored(msgspec.Struct, frozen=True):
         checkpoint = Checkpoint(
             head.epoch,
             {name: position for name, position in found.items() if position is not None},
-            head.totals + self.counted,
+            head.totals + self.partition_totals,
             source=head.source,
             target=head.target,
             manifest=head.manifest,
@@ -177,7 +177,7 @@ class KafkaStored(msgspec.Struct, frozen=True):
             host=run.place,
             base={n: at for n, at in head.base.items() if n in state.positions} | moved,
             slots=head.slots_for(state),
-            totals=wanted.totals - self.counted,
+            totals=wanted.totals - self.partition_totals,
             source=wanted.source,
             target=wanted.target,
             manifest=wanted.manifest,

@@ -53,7 +53,6 @@ from dataflow_assets.contracts import (
     REPLAY,
     Chunk,
     ErrorRecord,
-    PartSlice,
     Rejection,
     Sent,
     Slice,
@@ -101,13 +100,12 @@ class KafkaSliceStore(SliceStore):
         return SliceCommit(position, staged=(dump(checkpoint).decode(),) if checkpoint else ())
 
     def _read(self) -> KafkaStored:
-        """Reads what is stored of the partition, once its producer is taken: what comes later is fenced.
+        """Reads what is stored of the partition, whose producer is taken: later ones are fenced.
 
         Raises TakenOver under another epoch, or where the part is not recorded any more.
         """
         head, name = self._side_topic.owned_head(self._ticket.epoch), self._piece.partition
-        if isinstance(self._piece, PartSlice):
-            check_recorded(self._target.flow, self._piece, head.parts)
+        check_recorded(self._target.flow, self._piece, head.parts)
         checkpoint = self._side_topic.checkpoint(head.slots[name]) if name in head.slots else None
         return KafkaStored(head, {} if checkpoint is None else {name: checkpoint})
 

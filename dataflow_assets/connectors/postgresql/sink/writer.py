@@ -26,7 +26,6 @@ from dataflow_assets.connectors.postgresql.table.checkpoint_rows import Postgres
 from dataflow_assets.contracts import (
     Chunk,
     ErrorRecord,
-    PartSlice,
     Rejection,
     Slice,
     Ticket,
@@ -117,8 +116,7 @@ class PostgresqlSliceStore(SliceStore):
         ((_, oid, shape, intent, *row),) = found
         self._check(oid, shape)
         flow, stored = self._ticket.target.flow, PostgresqlPartition.of(tuple(row))
-        if isinstance(self._piece, PartSlice):
-            check_recorded(flow, self._piece, checkpoint_rows.load_intent(intent))
+        check_recorded(flow, self._piece, checkpoint_rows.load_intent(intent))
         check_planned(flow, self._piece, stored.position)
         return stored
 
