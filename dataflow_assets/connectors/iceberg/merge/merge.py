@@ -202,7 +202,7 @@ def _collect(frame: DataFrame) -> list[Rewritten]:
 
 
 def _run(job: Callable[[], Result]) -> Result:
-    """Runs a Spark job; what fails there may succeed after a new attempt, if a task does not say."""
+    """Runs a Spark job; what fails there may succeed after a new attempt, unless a task says no."""
     from grpc import RpcError
     from pyspark.errors import PySparkException
 
