@@ -104,7 +104,10 @@ def test_the_address_is_the_same_once_secrets_are_resolved(
             ),
             ("analytics", "t"),
         ),
-        (IcebergSink.model_validate({"namespace": "n", "table": "t", "catalogURI": "h"}), None),
+        (
+            IcebergSink.model_validate({"namespace": "n", "table": "t", "catalogURI": "http://h"}),
+            None,
+        ),
     ],
     ids=["iceberg", "nessie", "trino", "none"],
 )
