@@ -65,7 +65,7 @@ class Ingest:
         self._context, self._lane, self._nodes = context, lane, nodes
         self._failing: dict[str, Failing] = {}
         self._lane_flows = LaneFlows(
-            context.instance, name, context.run, manifests, self._state, driven=lane.driven
+            context.instance, name, context.run, manifests, self._state, driven=lane.current_flows
         )
         self._departures = Departures(context.instance)
         self._interrupts = Interrupts()

@@ -66,7 +66,7 @@ class LaneFlows:
         *,
         driven: Callable[[], Mapping[str, Flow]],
     ) -> None:
-        """`driven`: what `Lane.driven` says."""
+        """`driven`: what `Lane.current_flows` says."""
         self._instance, self._lane, self._run_id = instance, lane, run.run_id
         self._location = run.tags.get(LOCATION, "")
         self._manifests, self._state, self._driven = manifests, state, driven

@@ -104,8 +104,8 @@ class Lane:
         """A flow that has left may begin again, with the next look at which flows to drive."""
         self._left.pop(flow.id, None)
 
-    def driven(self) -> Mapping[str, Flow]:
-        """By its id each flow that was begun and whose event `Ended` or `Left` is still to come.
+    def current_flows(self) -> Mapping[str, Flow]:
+        """Returns by its id each flow that was begun, and has not given `Ended` or `Left` yet.
 
         Asked with each look at which flows to drive.
         """
