@@ -92,12 +92,8 @@ class ViewSession(
         return self._messages.identity
 
     @override
-    def start(self) -> Positions:
-        return first_position(self._messages.start())
-
-    @override
-    def seek(self, where: str) -> Positions:
-        return first_position(self._messages.seek(where))
+    def start(self, where: str | None = None) -> Positions:
+        return first_position(self._messages.start(where))
 
     @override
     def understands(self, positions: Positions) -> bool:
