@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -87,7 +86,7 @@ class ClickhouseBuffer:
         self, rows: pa.RecordBatch | pa.Table, found: Mapping[int, str]
     ) -> list[Rejection]:
         """Rejections of rows, by their index, for the reasons given."""
-        return rejections(rows, found, ChainMap(*self._sent))
+        return rejections(rows, found, *self._sent)
 
     def _fitting(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         rows = _complete(rows, self._full)

@@ -123,4 +123,4 @@ def _refuse(
     if not pc.any(wrong).as_py():
         return rows, []
     reasons = dict.fromkeys(pc.indices_nonzero(wrong).to_pylist(), reason)
-    return rows.filter(pc.invert(wrong)), rejections(rows, reasons, {})
+    return rows.filter(pc.invert(wrong)), rejections(rows, reasons)
