@@ -66,7 +66,8 @@ class AvroForms:
         if name in ("record", "error"):
             return self._record(found)
         if name == "array":
-            return _many(self.of(found["items"]))
+            item = self.of(found["items"])
+            return lambda values: [_member(item, one) for one in values]
         if name == "map":
             return _members(self.of(found["values"]))
         return _SIMPLE.get(name)
@@ -100,10 +101,6 @@ class AvroForms:
 
 def _member(form: Form | None, value: Any) -> Any:
     return value if form is None or value is None else form(value)
-
-
-def _many(item: Form | None) -> Form:
-    return lambda values: [_member(item, one) for one in values]
 
 
 def _members(item: Form | None) -> Form:

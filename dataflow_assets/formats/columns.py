@@ -190,7 +190,13 @@ def _against_rules(array: pa.Array, field: pa.Field, *, no_nul: bool) -> Iterato
         yield from ((row, "must not be null") for row in _rows(array.is_null()))
     yield from ((row, f"{text} cannot be stored") for row, text in _endless(array, field))
     if pa.types.is_string(field.type):
-        yield from _against_text_rules(array, field, no_nul=no_nul)
+        longest = int(Note.MAX_LENGTH.of(field) or 0)
+        if longest:
+            long = pc.greater(pc.utf8_length(array), longest)
+            yield from ((row, f"longer than {longest} characters") for row in _rows(long))
+        if no_nul and _may_hold_nul(array):
+            holds = pc.match_substring(array, "\x00")
+            yield from ((row, "holds the character NUL") for row in _rows(holds))
 
 
 def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
@@ -204,18 +210,6 @@ def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
             yield from _endless(array.field(index), child)
     elif pa.types.is_temporal(field.type) and not Note.INFINITE.marks(field):
         yield from endless(array).items()
-
-
-def _against_text_rules(
-    array: pa.Array, field: pa.Field, *, no_nul: bool
-) -> Iterator[tuple[int, str]]:
-    longest = int(Note.MAX_LENGTH.of(field) or 0)
-    if longest:
-        long = pc.greater(pc.utf8_length(array), longest)
-        yield from ((row, f"longer than {longest} characters") for row in _rows(long))
-    if no_nul and _may_hold_nul(array):
-        holds = pc.match_substring(array, "\x00")
-        yield from ((row, "holds the character NUL") for row in _rows(holds))
 
 
 def _may_hold_nul(array: pa.Array) -> bool:
@@ -243,17 +237,13 @@ def _assemble(
             arrays.append(batch.column(name))
     if absent.any():
         fields.append(pa.field(ABSENT, pa.binary()))
-        arrays.append(_masks(absent))
+        packed = np.packbits(absent, axis=1, bitorder="little")
+        data = pa.py_buffer(packed.tobytes())
+        fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(packed), [None, data])
+        arrays.append(fixed.cast(pa.binary()))
     # Nullable while the refused rows are still in it.
     loose = pa.schema([field.with_nullable(True) for field in fields], schema.metadata)
     return pa.RecordBatch.from_arrays(arrays, schema=loose)
-
-
-def _masks(absent: npt.NDArray[np.bool_]) -> pa.Array:
-    packed = np.packbits(absent, axis=1, bitorder="little")
-    data = pa.py_buffer(packed.tobytes())
-    fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(packed), [None, data])
-    return fixed.cast(pa.binary())
 
 
 def _without(rows: pa.RecordBatch, refused: Refused) -> pa.RecordBatch:

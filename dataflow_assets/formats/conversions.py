@@ -62,7 +62,13 @@ def _convert_nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     if pa.types.is_list(wanted.type) and pa.types.is_list(given.type):
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
-        return _struct(column, given.type, wanted.type)
+        lost = {field.name for field in given.type} - {field.name for field in wanted.type}
+        if lost:
+            raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
+        inside = column.flatten()  # null where the struct is, whatever stands below it
+        children = [_member(inside, given.type, field, len(column)) for field in wanted.type]
+        mask = column.is_null() if column.null_count else None
+        return struct_of(children, list(wanted.type), mask)
     if pa.types.is_map(wanted.type) and pa.types.is_map(given.type):
         return _map(column, given.type, wanted.type)
     return _read_from_json(column, given, wanted)
@@ -258,16 +264,6 @@ def _map(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
     items = convert(column.items, given.item_field, wanted.item_field)
     mask = column.is_null() if column.null_count else None
     return pa.MapArray.from_arrays(column.offsets, keys, items, type=wanted, mask=mask)
-
-
-def _struct(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
-    lost = {field.name for field in given} - {field.name for field in wanted}
-    if lost:
-        raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
-    inside = column.flatten()  # null where the struct is, whatever stands below it
-    children = [_member(inside, given, field, len(column)) for field in wanted]
-    mask = column.is_null() if column.null_count else None
-    return struct_of(children, list(wanted), mask)
 
 
 def _member(inside: list[pa.Array], given: Any, wanted: pa.Field, count: int) -> pa.Array:

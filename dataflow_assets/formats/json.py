@@ -80,13 +80,10 @@ class JsonDecoder:
         try:
             return Decoded(self._rows(bodies, offsets), [])
         except _REFUSALS:
-            return self._without_refused(bodies, offsets)
-
-    def _without_refused(self, bodies: pa.Array, offsets: pa.Array) -> Decoded:
-        rejected = list(self._refusals(bodies, offsets))
-        refused = pa.array([rejection.offset for rejection in rejected], pa.int64())
-        good = pc.invert(pc.is_in(offsets, refused))
-        return Decoded(self._rows(bodies.filter(good), offsets.filter(good)), rejected)
+            rejected = list(self._refusals(bodies, offsets))
+            refused = pa.array([rejection.offset for rejection in rejected], pa.int64())
+            good = pc.invert(pc.is_in(offsets, refused))
+            return Decoded(self._rows(bodies.filter(good), offsets.filter(good)), rejected)
 
     def _refusals(self, bodies: pa.Array, offsets: pa.Array) -> Iterator[Rejection]:
         """Finds the values that do not fit by halving; the good halves cost one decode each."""

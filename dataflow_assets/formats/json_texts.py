@@ -19,7 +19,10 @@ def json_texts(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(column.type) or pa.types.is_integer(column.type):
         return column.cast(pa.string())
     if pa.types.is_string(column.type):
-        return _texts(column)
+        if _plain(column):
+            return pc.binary_join_element_wise('"', column, '"', "")
+        found = [None if one is None else exact_json(one) for one in column.to_pylist()]
+        return pa.array(found, pa.string())
     assert pa.types.is_struct(column.type), column.type  # noqa: S101 - nothing else is asked for
     pieces: list[Any] = []
     for index, field in enumerate(column.type):
@@ -29,13 +32,6 @@ def json_texts(column: pa.Array) -> pa.Array:
         pieces.append(pc.fill_null(member, "null") if member.null_count else member)
     joined = pc.binary_join_element_wise(*pieces, "}", "")
     return pc.if_else(column.is_valid(), joined, None) if column.null_count else joined
-
-
-def _texts(column: pa.Array) -> pa.Array:
-    if _plain(column):
-        return pc.binary_join_element_wise('"', column, '"', "")
-    found = [None if one is None else exact_json(one) for one in column.to_pylist()]
-    return pa.array(found, pa.string())
 
 
 def _plain(column: pa.Array) -> bool:

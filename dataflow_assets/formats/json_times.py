@@ -244,7 +244,10 @@ def _regular(texts: pa.Array, longest: int, *, zoned: bool) -> bool:
     if sizes.min(initial=_SHORTEST) < _SHORTEST:
         return False
     if zoned:
-        sizes = sizes - _zone(letters, starts + sizes)
+        ends = starts + sizes
+        sign, colon = letters[ends - 6], letters[ends - 3] == _COLON
+        offset = colon & ((sign == _PLUS) | (sign == _MINUS))
+        sizes = sizes - np.where(letters[ends - 1] == _ZULU, 1, np.where(offset, 6, 99))
     year = letters[starts]
     return bool(
         np.all((sizes >= _SHORTEST) & (sizes <= longest) & (year >= _ONE) & (year <= _EIGHT))
@@ -264,9 +267,3 @@ def _bounds(texts: pa.Array) -> tuple[Ints, Ints, npt.NDArray[np.uint8]]:
 def _has_dashes(letters: npt.NDArray[np.uint8], starts: Ints) -> bool:
     year, dash = letters[starts], (letters[starts + 4] == _MINUS) & (letters[starts + 7] == _MINUS)
     return bool(np.all(dash & (year >= _ONE) & (year <= _EIGHT)))
-
-
-def _zone(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> Ints:
-    sign, colon = letters[ends - 6], letters[ends - 3] == _COLON
-    offset = colon & ((sign == _PLUS) | (sign == _MINUS))
-    return np.where(letters[ends - 1] == _ZULU, 1, np.where(offset, 6, 99))

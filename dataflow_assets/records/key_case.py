@@ -39,7 +39,10 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
                 name(key): everywhere(item) if item.__class__ in _NESTED else item
                 for key, item in value.items()
             }
-            return _check(value, renamed, name)
+            if len(renamed) < len(value):
+                raise _collision(value, name)
+            same = list(renamed) == list(value) and all(map(is_, renamed.values(), value.values()))
+            return value if same else renamed
         if isinstance(value, list):
             items = list(map(everywhere, value))
             return value if all(map(is_, items, value)) else items
@@ -60,13 +63,6 @@ def _names(keys: tuple[str, ...], name: Callable[[str], str]) -> tuple[str, ...]
     if len(set(found)) < len(found):
         raise _collision(keys, name)
     return None if found == keys else found
-
-
-def _check(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
-    if len(renamed) < len(given):
-        raise _collision(given, name)
-    same = list(renamed) == list(given) and all(map(is_, renamed.values(), given.values()))
-    return given if same else renamed
 
 
 def _collision(keys: Iterable[str], name: Callable[[str], str]) -> RejectedRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -166,19 +166,15 @@ class InsertField(Step):
 
     def _value(self, text: str, now: str) -> Value:
         if text.startswith(_JSON):
-            return constant(_json(text.removeprefix(_JSON)))
+            try:
+                value = parse(text.removeprefix(_JSON).encode())
+            except RejectedRecord as error:
+                raise ValueError(error.reason) from None
+            if isinstance(value, NotJson):
+                raise ValueError("not JSON after json:")
+            return constant(value)
         if self.interpolate:
             return value_of(text, now)
         if text == "${now}":
             return constant(now)
         return next(map(metadata, alone(text)), constant(text))
-
-
-def _json(text: str) -> Any:
-    try:
-        value = parse(text.encode())
-    except RejectedRecord as error:
-        raise ValueError(error.reason) from None
-    if isinstance(value, NotJson):
-        raise ValueError("not JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
-    return value

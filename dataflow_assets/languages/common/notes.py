@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -59,15 +58,13 @@ class Notes:
         for details in error.errors(include_url=False, include_input=False):
             said = [str(part) for part in details["loc"]]
             where = next((places[part] for part in said if part in places), other)
-            self.wrong(where, _sentence(details))
+            context = details.get("ctx", {})
+            self.wrong(
+                where, str(context.get("error", details["msg"])).removeprefix("Value error, ")
+            )
 
 
 def _of_idle(found: Sequence[Where]) -> Finding:
     (document, first), names = found[0], [name for _, name in found]
     several = f"{len(names)} keys have no effect here: {', '.join(names)}"
     return document.finding((first,), several if names[1:] else "has no effect here", key=True)
-
-
-def _sentence(details: Any) -> str:
-    context = details.get("ctx", {})
-    return str(context.get("error", details["msg"])).removeprefix("Value error, ")

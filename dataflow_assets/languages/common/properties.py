@@ -70,12 +70,8 @@ def _number_lines(text: str) -> list[tuple[int, KeyValue]]:
     for element in elements(StringIO(text, newline="")):
         if isinstance(element, KeyValue):
             found.append((line, element))
-        line += _lines(element.source)
+        line += len(re.findall(r"\r\n|\r|\n", element.source))
     return found
-
-
-def _lines(source: str) -> int:
-    return len(re.findall(r"\r\n|\r|\n", source))
 
 
 def _place(source: str, line: int) -> Place:

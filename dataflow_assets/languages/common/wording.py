@@ -225,7 +225,9 @@ def _says(details: ErrorDetails, value: Any) -> str:
         bounds = {name: str(bound).removesuffix(".0") for name, bound in context.items()}
         return _SAYS[code].format(**bounds)
     if code in {"literal_error", "enum"}:
-        return _choice(str(context["expected"]), value)
+        names = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+        advice = _suggest(value, names) if isinstance(value, str) else ""
+        return f"is not one of the allowed values: {', '.join(names)}{advice}"
     if code == "string_pattern_mismatch":
         return _pattern(str(context["pattern"]))
     if code in {"string_too_short", "too_short"}:
@@ -255,12 +257,6 @@ _ELSEWHERE = {
 }
 """What other tools call a value: what it is called here, where the key takes that."""
 _TIMES = frozenset({"timestamp", "timestamptz", "datetime", "date", "time"})
-
-
-def _choice(expected: str, value: Any) -> str:
-    names = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    advice = _suggest(value, names) if isinstance(value, str) else ""
-    return f"is not one of the allowed values: {', '.join(names)}{advice}"
 
 
 def _suggest(value: str, names: list[str]) -> str:

@@ -12,7 +12,9 @@ from dataflow_assets.spec import Spec
 
 
 def document_schema() -> DocumentSchema:
-    known = _models()
+    sources, sinks = _without_doubles(registry.sources()), _without_doubles(registry.sinks())
+    steps = dict[str, type[Spec]](registry.steps())
+    known = {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
     models = (one for some in known.values() for one in some.values())
     references, defs = definitions([Manifest, *dict.fromkeys(models)])
     defs |= {"Source": defs["End"], "Sink": defs.pop("End")}
@@ -24,13 +26,6 @@ def document_schema() -> DocumentSchema:
     defs["RouteSink"] = {"$ref": at("Sink")}
     defs["Manifest"]["properties"]["apiVersion"]["enum"] = [API_VERSION]
     return DocumentSchema("Manifest", defs)
-
-
-def _models() -> Mapping[str, Mapping[str, type[Spec]]]:
-    """The blocks in which `type` decides what `config` may hold, and the model for each type."""
-    sources, sinks = _without_doubles(registry.sources()), _without_doubles(registry.sinks())
-    steps = dict[str, type[Spec]](registry.steps())
-    return {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
 
 
 def _without_doubles(ends: Mapping[str, Any]) -> dict[str, type[Spec]]:

@@ -30,7 +30,8 @@ def of_ends(
         source: of the flow.
         steps: with the branches of the flow.
     """
-    sent = _deletes(source, steps)
+    made = (one.step.type for one in steps.transformations if one.step.makes_deletes)
+    sent = source.traits.sends_deletes or next(made, "")
     for branch in steps.branches:
         if sent and not branch.sink.traits.takes_deletes:
             message = f"takes no deletes, and {sent} sends them: {_on_rejected(manifest.spec)}. "
@@ -113,11 +114,6 @@ def _conditions(one: Transformation) -> Iterator[Condition]:
     given = [one.when, getattr(step, "condition", None)]
     given += [route.condition for route in getattr(step, "routes", ())]
     yield from (found for found in given if isinstance(found, Condition))
-
-
-def _deletes(source: Source, steps: DataflowSteps) -> str:
-    made = (one.step.type for one in steps.transformations if one.step.makes_deletes)
-    return source.traits.sends_deletes or next(made, "")
 
 
 def _on_rejected(spec: model.DataFlowSpec) -> str:

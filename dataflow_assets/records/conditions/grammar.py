@@ -229,16 +229,13 @@ class _Reader:
                 start,
             )
         if sign == "=~":
-            self._check_regex(value, start)
+            try:
+                re.compile(value)
+            except (re.error, OverflowError, RecursionError) as error:
+                self._fail(f"no regular expression: {error}", start)
         if sign in {"<", "<=", ">", ">="} and as_number(value) is None:
             self._fail(f"{sign} compares numbers; allowed: a number such as 5 or -0.5", start)
         return value
-
-    def _check_regex(self, value: str, start: int) -> None:
-        try:
-            re.compile(value)
-        except (re.error, OverflowError, RecursionError) as error:
-            self._fail(f"no regular expression: {error}", start)
 
     def _list(self) -> tuple[str, ...]:
         start = self.at

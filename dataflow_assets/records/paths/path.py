@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Annotated, Any
@@ -109,16 +109,12 @@ def apart(why: str) -> WrapValidator:
 
     def validate(given: Any, handler: Callable[[Any], Any]) -> Any:
         found = handler(given)
-        _check_apart(found, len(given), why)
+        keys = {path._keys(): path.text for path in found}  # noqa: SLF001 - its own module's
+        if len(keys) < len(given):
+            raise ValueError("names a path twice: with and without `$.` it is the same")
+        for outer, inner in permutations(keys, 2):
+            if inner[: len(outer)] == outer:
+                raise ValueError(f"names {keys[inner]} inside of {keys[outer]}: {why}")
         return found
 
     return WrapValidator(validate)
-
-
-def _check_apart(paths: Collection[Path], count: int, why: str) -> None:
-    keys = {path._keys(): path.text for path in paths}  # noqa: SLF001 - its own module's
-    if len(keys) < count:
-        raise ValueError("names a path twice: with and without `$.` it is the same")
-    for outer, inner in permutations(keys, 2):
-        if inner[: len(outer)] == outer:
-            raise ValueError(f"names {keys[inner]} inside of {keys[outer]}: {why}")

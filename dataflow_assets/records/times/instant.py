@@ -70,18 +70,14 @@ def read(value: Any, zone: tzinfo) -> Instant:
         text = value.strip()
         match = _TEXT.fullmatch(text)
         if match:
-            return _of_text(match, zone)
+            day, time, fraction, offset = match.groups()
+            second = datetime.fromisoformat(f"{day}T{time}{(offset or '').upper()}")
+            fraction = fraction.rstrip("0") if fraction else ""
+            return Instant(second, fraction) if offset else _local(second, fraction, zone)
         value = Decimal(text) if _NUMBER.fullmatch(text) else None
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return of_epoch(value)
     raise ValueError(f"is not a time; expected {_EXPECTED}")
-
-
-def _of_text(match: re.Match[str], zone: tzinfo) -> Instant:
-    day, time, fraction, offset = match.groups()
-    second = datetime.fromisoformat(f"{day}T{time}{(offset or '').upper()}")
-    fraction = fraction.rstrip("0") if fraction else ""
-    return Instant(second, fraction) if offset else _local(second, fraction, zone)
 
 
 def _local(second: datetime, fraction: str, zone: tzinfo) -> Instant:

@@ -67,15 +67,11 @@ _BODY = "SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($1::text)"
 def prepare(link: Link, schema: str) -> None:
     """Makes the functions that are missing or have another body; in the caller's transaction."""
     for signature, statement in _statements().items():
-        text = _in(statement, schema)
+        text = statement.replace("{s}", quote(schema)).replace("{{}}", "{}")
         if [text.split("$$")[1]] != [
             body for (body,) in link.execute(_BODY, f"{quote(schema)}.{signature}")
         ]:
             link.execute(f"CREATE OR REPLACE FUNCTION {quote(schema)}.{text}")
-
-
-def _in(statement: str, schema: str) -> str:
-    return statement.replace("{s}", quote(schema)).replace("{{}}", "{}")
 
 
 def _statements() -> dict[str, str]:

@@ -116,16 +116,12 @@ def _table(one: syntax.CreateTable, found: Declarations) -> None:
         table = DeclaredTable(one.name.text, one.place, list(one.columns), key=one.key)
         found.tables[key] = table
         _check_columns(table, found)
-        _check_key(table, found)
-
-
-def _check_key(table: DeclaredTable, found: Declarations) -> None:
-    plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
-    for name in table.key:
-        if name.text.lower() not in plain:
-            known = suggest(name.text, [one.name.text for one in plain.values()])
-            message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
-            found.wrong(f"table {table.name}", name.place, message)
+        plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
+        for name in table.key:
+            if name.text.lower() not in plain:
+                known = suggest(name.text, [one.name.text for one in plain.values()])
+                message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
+                found.wrong(f"table {table.name}", name.place, message)
 
 
 def _check_columns(table: DeclaredTable, found: Declarations) -> None:

@@ -47,20 +47,16 @@ def read_create(
     cursor.expect("AS")
     cursor.expect("LOAD")
     cursor.expect("DATA")
-    _connector(cursor)
-    found = CreatePipeline(place, name, PipelineOptions(), inferred, replaces, exists)
-    notes: list[Noted] = []
-    while not cursor.at_end:
-        found = _clause(cursor, found, notes)
-    return found, notes
-
-
-def _connector(cursor: Cursor) -> None:
     word = cursor.next.text.upper()
     if word in OTHERS:
         cursor.fail(f"LOAD DATA {word} is not supported: {OTHERS[word]}")
     cursor.expect(*CONNECT)
     cursor.text("the name of a connector")
+    found = CreatePipeline(place, name, PipelineOptions(), inferred, replaces, exists)
+    notes: list[Noted] = []
+    while not cursor.at_end:
+        found = _clause(cursor, found, notes)
+    return found, notes
 
 
 def _clause(cursor: Cursor, found: CreatePipeline, notes: list[Noted]) -> CreatePipeline:

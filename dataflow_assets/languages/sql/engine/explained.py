@@ -10,7 +10,6 @@ from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout
 from dataflow_assets.languages.sql.engine.expressions import (
     CastTo,
     Expression,
-    FlinkCall,
     FlinkColumn,
     FlinkConstant,
     FlinkMember,
@@ -209,14 +208,10 @@ def text(expression: Expression, names: Sequence[str]) -> str:
     if isinstance(expression, CastTo):
         name = "TRY_CAST" if expression.tries else "CAST"
         return f"{name}({text(expression.given, names)} AS {expression.type})"
-    return _function(expression, names)
-
-
-def _function(call: FlinkCall, names: Sequence[str]) -> str:
-    given = [text(one, names) for one in call.arguments]
-    if call.name in _BETWEEN and len(given) > 1:
-        return f"({f' {call.name} '.join(given)})"
-    return f"{call.name}({', '.join(given)})"
+    given = [text(one, names) for one in expression.arguments]
+    if expression.name in _BETWEEN and len(given) > 1:
+        return f"({f' {expression.name} '.join(given)})"
+    return f"{expression.name}({', '.join(given)})"
 
 
 def _constant(constant: FlinkConstant) -> str:

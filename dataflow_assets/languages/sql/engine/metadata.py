@@ -80,17 +80,13 @@ def metadata_of_key(key: str) -> frozenset[str]:
 
 def reader(key: str, wanted: FlinkType, zone: ZoneInfo) -> Read:
     """Returns what reads a column of METADATA, cast to its declared type."""
-    read = _READS.get(key) or _plain(key)
+    read = _READS.get(key) or (lambda metadata: metadata.get(key))
     if wanted == _ALL[key]:
         return read
     change = cast(_ALL[key], wanted, zone)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101
     made = or_null(change)
     return lambda metadata: made(read(metadata))
-
-
-def _plain(key: str) -> Read:
-    return lambda metadata: metadata.get(key)
 
 
 def writer(key: str) -> Callable[[Any], Any]:

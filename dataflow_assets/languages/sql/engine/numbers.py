@@ -77,7 +77,10 @@ def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:
         found = shape.fullmatch(text.strip())
         if found is not None:
             digits = found[1] if found[1].strip("+-") else "0"
-            return _fitting(make(_in_bounds(Decimal(digits), wanted)), wanted)
+            value = make(_in_bounds(Decimal(digits), wanted))
+            if value is None:
+                raise ValueError(f"the number does not fit into {wanted}")
+            return value
         if wanted.kind not in ("FLOAT", "DOUBLE"):
             raise ValueError("the text is not a number")
         return make(_beside_digits(text.strip()))
@@ -96,12 +99,6 @@ def _beside_digits(text: str) -> float:
         return float.fromhex(digits[1])
     except OverflowError:
         return math.copysign(math.inf, -1 if text.startswith("-") else 1)
-
-
-def _fitting(value: Any, wanted: FlinkType) -> Any:
-    if value is None:
-        raise ValueError(f"the number does not fit into {wanted}")
-    return value
 
 
 def _in_bounds(value: Decimal, wanted: FlinkType) -> Decimal:

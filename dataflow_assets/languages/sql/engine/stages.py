@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Self
 
@@ -95,7 +94,10 @@ class Intake:
             keys = [one(row) for one in self._keys]
             group = self._group.pack(keys)
             if self._window is not None:
-                group = self._front(keys[self._window.at], self._window) + group
+                end = keys[self._window.at]
+                if end is None:
+                    raise RejectedRecord("step", "the row has no time, and so no window")
+                group = self._window.front(end, self._zone) + group
             return group, self._given.pack([one(row) for one in self._arguments])
         except NO_VALUE as error:
             raise RejectedRecord("step", f"GROUP BY: {error}") from None
@@ -117,11 +119,6 @@ class Intake:
         given = self._given.pack_all([_arguments(*one, some) for one in calls], some.count)
         packed = pack_rows([groups, given])
         return [*packed] if some is rows else spread_out(packed, places, rows.count)
-
-    def _front(self, end: datetime | None, window: Closing) -> bytes:
-        if end is None:
-            raise RejectedRecord("step", "the row has no time, and so no window")
-        return window.front(end, self._zone)
 
 
 def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Evaluate:

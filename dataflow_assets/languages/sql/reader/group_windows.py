@@ -15,7 +15,6 @@ from dataflow_assets.languages.sql.reader.syntax import (
     Literal,
     Node,
     Select,
-    Selected,
     Windowed,
 )
 from dataflow_assets.languages.sql.reader.windows import END, START, TIME
@@ -37,7 +36,7 @@ def over_windows(select: Select) -> Select:
         raise Unreadable(found[1].place, "a query has one window")
     window = found[0]
     named = _FlinkNamed(window)
-    items = tuple(_select(named, one) for one in select.items)
+    items = tuple(replace(one, node=named.of(one.node)) for one in select.items)
     having = None if select.having is None else named.of(select.having)
     keys = [named.of(one) for one in groups if one is not window]
     keys += [FlinkName(window.place, (name,)) for name in (START, END, *named.used)]
@@ -45,10 +44,6 @@ def over_windows(select: Select) -> Select:
     return replace(
         select, items=items, source=source, alias=_alias(select), groups=tuple(keys), having=having
     )
-
-
-def _select(named: _FlinkNamed, item: Selected) -> Selected:
-    return replace(item, node=named.of(item.node))
 
 
 def _alias(select: Select) -> str | None:

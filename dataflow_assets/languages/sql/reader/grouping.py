@@ -43,7 +43,14 @@ class Grouping(Scope):
             raise Unreadable(node.place, "* stands for columns that are not in GROUP BY")
         if isinstance(node, FlinkName):
             return self._key(bound(node, self.inner), node)
-        return self._group_key(node)
+        # An expression of GROUP BY, as it is there.
+        if all(isinstance(one, FlinkColumn) for one in self.keys):
+            return None
+        try:
+            found = bound(node, self.inner)
+        except Unreadable:
+            return None  # something in it is an aggregate, or wrong: its parts tell
+        return self._column(found) if found in self.keys else None
 
     def _key(self, found: Expression, node: FlinkName) -> Expression:
         if found not in self.keys:
@@ -56,16 +63,6 @@ class Grouping(Scope):
 
     def _column(self, found: Expression, name: str = "") -> FlinkColumn:
         return FlinkColumn(found.type, self.keys.index(found), name)
-
-    def _group_key(self, node: Invoked | Casting) -> Expression | None:
-        """An expression of GROUP BY, as it is there."""
-        if all(isinstance(one, FlinkColumn) for one in self.keys):
-            return None
-        try:
-            found = bound(node, self.inner)
-        except Unreadable:
-            return None  # something in it is an aggregate, or wrong: its parts tell
-        return self._column(found) if found in self.keys else None
 
     def _call(self, node: Invoked) -> Expression:
         call = aggregate(node, self.inner)

@@ -177,17 +177,13 @@ def _brackets(cursor: Cursor) -> Node:
         cursor.fail(refusal(_SUBQUERY))
     found = read_expression(cursor)
     if cursor.sees(","):
-        return _rest(cursor, found)
+        items = [found]
+        while cursor.takes(","):
+            items.append(read_expression(cursor))
+        cursor.expect(")")
+        return Invoked(found.place, "ROW", tuple(items))
     cursor.expect(")")
     return found
-
-
-def _rest(cursor: Cursor, first: Node) -> Node:
-    items = [first]
-    while cursor.takes(","):
-        items.append(read_expression(cursor))
-    cursor.expect(")")
-    return Invoked(first.place, "ROW", tuple(items))
 
 
 def _special(cursor: Cursor) -> Node | None:

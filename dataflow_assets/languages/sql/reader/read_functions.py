@@ -30,7 +30,13 @@ def read_function(cursor: Cursor, token: Token, read: Read, operand: Read) -> No
     if name in ("EXTRACT", "TRIM", "POSITION", "SUBSTRING", "FLOOR", "CEIL", "CEILING"):
         found = _with_words(cursor, token.place, name, read, operand)
     elif name in ("TIMESTAMPADD", "TIMESTAMPDIFF"):
-        found = _with_unit(cursor, token.place, name, read)
+        unit = read_unit(cursor, UNITS)
+        cursor.expect(",")
+        second = read(cursor)
+        cursor.expect(",")
+        third = read(cursor)
+        cursor.expect(")")
+        found = Invoked(token.place, name, (unit, second, third))
     elif name in JSON:
         found = read_json(cursor, token.place, name, read)
     else:
@@ -102,16 +108,6 @@ def _to_unit(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
         return Invoked(place, f"{name} TO", (given, unit))
     cursor.expect(")")
     return Invoked(place, name, (given,))
-
-
-def _with_unit(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
-    unit = read_unit(cursor, UNITS)
-    cursor.expect(",")
-    second = read(cursor)
-    cursor.expect(",")
-    third = read(cursor)
-    cursor.expect(")")
-    return Invoked(place, name, (unit, second, third))
 
 
 def read_case(cursor: Cursor, read: Read) -> Node:

@@ -25,7 +25,10 @@ def read_joins(cursor: Cursor) -> Iterator[FlinkUnnestedJoin]:
 
 def _join(cursor: Cursor) -> FlinkUnnestedJoin:
     ahead = cursor.copy()
-    kind = _kind(ahead)
+    found: list[str] = []
+    while ahead.next.says(*_WORDS, "OUTER"):
+        found.append(ahead.take().text.upper())
+    kind = tuple(found)
     lateral = ahead.takes("LATERAL")
     if not ahead.sees("UNNEST"):
         cursor.fail(refusal("LATERAL" if lateral else "a join"))
@@ -34,14 +37,6 @@ def _join(cursor: Cursor) -> FlinkUnnestedJoin:
         cursor.fail(f"{said} UNNEST is not supported: write CROSS JOIN, or LEFT JOIN with ON TRUE")
     cursor.move(ahead)
     return _unnest(cursor, kind)
-
-
-def _kind(cursor: Cursor) -> tuple[str, ...]:
-    """The words of the join, which are taken."""
-    found: list[str] = []
-    while cursor.next.says(*_WORDS, "OUTER"):
-        found.append(cursor.take().text.upper())
-    return tuple(found)
 
 
 def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> FlinkUnnestedJoin:

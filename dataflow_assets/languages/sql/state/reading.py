@@ -96,13 +96,9 @@ class ViewReader:
                 bad = {at - first: why for at, why in unreadable.items() if first <= at < last}
                 if bad or not taking.take_all(some, rows):
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
-        return taking.result(self._number(number))
-
-    def _number(self, number: int) -> int | None:
-        """Which table of its topic a table is; None: the first."""
         topics = identities(self.identity)
         before = topics[:number].count(topics[number])
-        return before + 1 if before else None
+        return taking.result(before + 1 if before else None)
 
     def _taking(self, table: TableRows) -> _Taking:
         if self.view.windows is None:

@@ -55,17 +55,13 @@ class ColumnsReader:
         if not set(map(type, bodies)) <= {dict}:
             raise ValueError("a record is not a JSON object")
         if layout.fail_on_missing:
-            _check_all(bodies, layout.names)
+            wanted = set(layout.names)
+            if not all(wanted <= body.keys() for body in bodies):
+                raise ValueError("a field is missing")
         columns = enumerate(layout.names)
         return [
             [body.get(name) for body in bodies] if at in self._used else () for at, name in columns
         ]
-
-
-def _check_all(bodies: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
-    wanted = set(names)
-    if not all(wanted <= body.keys() for body in bodies):
-        raise ValueError("a field is missing")
 
 
 def _read(values: Sequence[Any], read: Read, kind: FlinkType) -> Sequence[Any]:

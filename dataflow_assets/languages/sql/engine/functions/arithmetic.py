@@ -34,10 +34,6 @@ EXACT = Context(prec=80)
 Call = Callable[[Any, Any], Any]
 
 
-def _wider(a: FlinkType, b: FlinkType) -> FlinkType:
-    return max(a, b, key=lambda one: BITS[one.kind])
-
-
 def _sum(a: FlinkType, b: FlinkType) -> FlinkType:
     scale = max(a.scale, b.scale)
     return decimal(max(a.length - a.scale, b.length - b.scale) + scale + 1, scale)
@@ -64,7 +60,7 @@ def _operator(
         fit(types, ("number", "number"))
         a, b = (one if one != NULL else INT for one in types)
         if a.integer and b.integer:
-            wide = _wider(a, b)
+            wide = max(a, b, key=lambda one: BITS[one.kind])
             wrap = wrapper(wide.kind)
             return Resolved(wide, lambda x, y: wrap(whole(x, y)))
         if a.exact and b.exact:

@@ -26,19 +26,15 @@ def comparable(types: Sequence[FlinkType], environment: Environment) -> Callable
         return lambda _: Decimal if any(one.kind == "DECIMAL" for one in types) else None
     found = common(types)
     if found is None and any(one.text for one in types):
-        found = _beside_text(types)
+        # A text beside a time is read as one.
+        others = common(one for one in types if not one.text)
+        found = others if others is not None and others.kind in _ORDERED else None
     if found is None:
         named = " and ".join(dict.fromkeys(map(str, types)))
         raise ValueError(f"{named} cannot be compared: cast one of them")
     wanted = found
     casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
     return lambda index: casts[index]
-
-
-def _beside_text(types: Sequence[FlinkType]) -> FlinkType | None:
-    """A text beside a time is read as one."""
-    others = common(one for one in types if not one.text)
-    return others if others is not None and others.kind in _ORDERED else None
 
 
 def _compare(test: Callable[[Any, Any], bool]) -> Resolve:

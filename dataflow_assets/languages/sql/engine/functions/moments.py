@@ -58,7 +58,8 @@ def _clock_later(value: time, millis: int) -> time:
 def floor(value: Any, unit: str) -> Any:
     """The beginning of the unit that a date or time without a zone is in."""
     if unit in ("WEEK", "QUARTER", "YEAR", "MONTH"):
-        return _midnight(value, _first_day(value, unit))
+        day = _first_day(value, unit)
+        return datetime.combine(day, time()) if isinstance(value, datetime) else day
     if not isinstance(value, datetime):
         return value
     units = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -73,10 +74,6 @@ def _first_day(value: date, unit: str) -> date:
         return day - timedelta(days=(day.weekday() + 1) % 7)
     month = {"YEAR": 1, "QUARTER": (day.month - 1) // 3 * 3 + 1}.get(unit, day.month)
     return day.replace(month=month, day=1)
-
-
-def _midnight(value: Any, day: date) -> Any:
-    return datetime.combine(day, time()) if isinstance(value, datetime) else day
 
 
 def ceiling(value: Any, unit: str) -> Any:
