@@ -63,10 +63,10 @@ class AvroReader:
         if self._depth is not None:
             self._depth.check(values)
         block = BytesIO(b"".join((_long(len(values)), _MARK.join(values), _MARK, b"\0")))
-        found = cast("list[Any]", schemaless_reader(block, self._written, None))
-        if len(found) != len(values) or any(one[_FIELD] != _MARK for one in found):
+        items = cast("list[Any]", schemaless_reader(block, self._written, None))
+        if len(items) != len(values) or any(one[_FIELD] != _MARK for one in items):
             raise ValueError("the value ends before or behind the end of the message")
-        return found if self._inside else [one[_VALUE] for one in found]
+        return items if self._inside else [one[_VALUE] for one in items]
 
     def own_error(self, value: bytes) -> Exception | None:
         """What is wrong with a value by itself: in a block it may have read into its mark."""

@@ -35,9 +35,9 @@ class Block:
         """All bodies of a binary array; null ones are empty."""
         _, offsets, data = bodies.buffers()
         bounds = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1]
-        found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        octets = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
         places = bounds.astype(np.int64)
-        return cls(found, places[:-1], places[1:])
+        return cls(octets, places[:-1], places[1:])
 
     def part(self, first: int, count: int) -> Block:
         rows = slice(first, first + count)

@@ -56,17 +56,17 @@ def with_types(
 
 def _types(schema: AvroSchema, kind: Schema) -> Mapping[str, Convert]:
     fields = _fields(schema, kind)
-    found = {name: debezium_type(_only(schema, inner)) for name, inner in fields.items()}
-    return {name: convert for name, convert in found.items() if convert is not None}
+    kinds = {name: debezium_type(_only(schema, inner)) for name, inner in fields.items()}
+    return {name: convert for name, convert in kinds.items() if convert is not None}
 
 
 def _fields(schema: AvroSchema, kind: Schema) -> Mapping[str, Schema]:
-    found = _only(schema, kind)
-    fields = found.get("fields", ()) if isinstance(found, dict) else ()
+    inner = _only(schema, kind)
+    fields = inner.get("fields", ()) if isinstance(inner, dict) else ()
     return {one["name"]: one["type"] for one in fields}
 
 
 def _only(schema: AvroSchema, kind: Schema) -> Schema:
-    found = schema.resolve(kind)
-    some = non_null(found) if isinstance(found, list) else [found]
-    return schema.resolve(some[0]) if len(some) == 1 else found
+    resolved = schema.resolve(kind)
+    some = non_null(resolved) if isinstance(resolved, list) else [resolved]
+    return schema.resolve(some[0]) if len(some) == 1 else resolved

@@ -44,14 +44,14 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     NewColumns when a column of a batch with rows is unknown to the schema (unless they are
     ignored), PermanentError when one that must be filled is missing.
     """
-    given = {field.name: field for field in table_columns(batch.schema)}
-    _check(given, schema, unknown_fields if batch.num_rows else "ignore")
+    fields = {field.name: field for field in table_columns(batch.schema)}
+    _check(fields, schema, unknown_fields if batch.num_rows else "ignore")
     refused: Refused = {}
     no_nul = Note.NO_NUL.marks(schema)
     arrays = []
-    absent = _absent(batch, list(given), schema)
+    absent = _absent(batch, list(fields), schema)
     for index, field in enumerate(schema):
-        array, unfit = _column(batch, given.get(field.name), field, no_nul=no_nul)
+        array, unfit = _column(batch, fields.get(field.name), field, no_nul=no_nul)
         arrays.append(array)
         refused = {row: why for row, why in unfit.items() if not absent[row, index]} | refused
     rows = _assemble(batch, schema, arrays, absent)
@@ -74,11 +74,11 @@ def fit(table: object, frame: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
     Raises:
         PermanentError: a value that cannot be stored without loss; nothing of the frame is.
     """
-    given = [_as_json(column, schema.field(column.name)) for column in frame.schema]
-    found = conform(pa.RecordBatch.from_arrays(frame.columns, schema=pa.schema(given)), schema)
-    for reason in found.refused.values():
+    fields = [_as_json(column, schema.field(column.name)) for column in frame.schema]
+    fitted = conform(pa.RecordBatch.from_arrays(frame.columns, schema=pa.schema(fields)), schema)
+    for reason in fitted.refused.values():
         raise refused(table, reason)
-    return found.rows
+    return fitted.rows
 
 
 def refused(table: object, reason: str) -> PermanentError:
@@ -124,15 +124,15 @@ def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str
 
 def _absent(batch: pa.RecordBatch, given: list[str], schema: pa.Schema) -> npt.NDArray[np.bool_]:
     missing = np.array([field.name not in given for field in schema], np.bool_)
-    found = np.tile(missing, (batch.num_rows, 1))
+    absent = np.tile(missing, (batch.num_rows, 1))
     if ABSENT not in batch.schema.names or not batch.num_rows:
-        return found
+        return absent
     masks = batch.column(ABSENT).fill_null(b"").dictionary_encode()
     bits = np.array([_bits(mask, len(given)) for mask in masks.dictionary.to_pylist()])
     places = [given.index(name) if name in given else -1 for name in schema.names]
     own = np.column_stack([bits, np.zeros(len(bits), np.bool_)])[:, places]
-    found |= own[masks.indices.to_numpy()]
-    return found
+    absent |= own[masks.indices.to_numpy()]
+    return absent
 
 
 def _bits(mask: bytes, width: int) -> npt.NDArray[np.bool_]:
@@ -203,8 +203,8 @@ def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
     """Which rows hold a moment, also in a list or a struct, that the column has no value for."""
     if pa.types.is_list(field.type):
         parents = pc.list_parent_indices(array).to_numpy()
-        found = _endless(pc.list_flatten(array), field.type.value_field)
-        yield from ((int(parents[place]), text) for place, text in found)
+        inner = _endless(pc.list_flatten(array), field.type.value_field)
+        yield from ((int(parents[place]), text) for place, text in inner)
     elif pa.types.is_struct(field.type):
         for index, child in enumerate(field.type):
             yield from _endless(array.field(index), child)

@@ -75,8 +75,8 @@ def _convert_nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    found = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return bool(found)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(is_number)
 
 
 def _holds_numbers(given: pa.Field, wanted: pa.Field) -> bool:
@@ -97,8 +97,8 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     texts = column if kind_of(given) == Kind.JSON else _json(column, given)
     decode = msgspec.json.Decoder(or_null(json_times.as_text(wanted))).decode
     try:
-        found = [None if text is None else decode(text) for text in texts.to_pylist()]
-        return array(wanted, found)
+        cells_read = [None if text is None else decode(text) for text in texts.to_pylist()]
+        return array(wanted, cells_read)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
     except RejectedRecord as error:
@@ -154,8 +154,8 @@ def _moment(column: pa.Array, wanted: pa.Field) -> pa.Array:
     ends = [
         int(limits.max if text == INFINITY else limits.min) for _, text in sorted(endless.items())
     ]
-    found = _finite(without(column, endless), wanted.type).view(whole)
-    return pc.replace_with_mask(found, mask, pa.array(ends, whole)).view(wanted.type)
+    instants = _finite(without(column, endless), wanted.type).view(whole)
+    return pc.replace_with_mask(instants, mask, pa.array(ends, whole)).view(wanted.type)
 
 
 def _unit(kind: Any) -> str | None:
@@ -209,8 +209,8 @@ def _text(column: pa.Array, given: pa.Field) -> pa.Array:
         return pa.array(moments(column), pa.string())
     if pa.types.is_boolean(given.type) or pa.types.is_integer(given.type):
         return column.cast(pa.string())
-    found = _plain(cells(column, given))
-    return pa.array([_write(value) for value in found], pa.string())
+    texts = _plain(cells(column, given))
+    return pa.array([_write(value) for value in texts], pa.string())
 
 
 def _bare(text: str | None) -> str | None:
@@ -229,8 +229,8 @@ def _plain(found: list[Any]) -> list[Any]:
 
 
 def _json(column: pa.Array, given: pa.Field) -> pa.Array:
-    found = cells(column, given)
-    texts = [None if value is None else exact_json(value).decode() for value in found]
+    values = cells(column, given)
+    texts = [None if value is None else exact_json(value).decode() for value in values]
     return pa.array(texts, pa.string())
 
 

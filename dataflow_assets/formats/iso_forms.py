@@ -35,13 +35,13 @@ def day_micros(text: str) -> int:
 
     A zone other than UTC has no meaning without a date, and is no part of a time of day.
     """
-    found = _OF_DAY.fullmatch(text)
-    if found is None:
+    match = _OF_DAY.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    hours, minutes, seconds = (int(found[part]) for part in (1, 2, 3))
+    hours, minutes, seconds = (int(match[part]) for part in (1, 2, 3))
     if minutes > 59 or seconds > 59:
         raise ValueError(text)
-    digits = (found[4] or "").ljust(7, "0")
+    digits = (match[4] or "").ljust(7, "0")
     fraction = int(digits[:6]) + (digits[6] >= "5")
     micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
     if micros > DAY:

@@ -136,7 +136,7 @@ class _AnyCase:
             return self._fast(text)
         except msgspec.ValidationError:
             members = _MEMBERS.decode(text)
-        found = self._slow.decode(members, self._number)
+        struct = self._slow.decode(members, self._number)
         if self._lessons:
             self._lessons -= 1
             fields = list(self._columns)
@@ -144,7 +144,7 @@ class _AnyCase:
                 if (at := self._number(key)) is not None:
                     fields[at] = fields[at].with_name(key)
             self._fast = decoder(fields, forbid_unknown=True)
-        return found
+        return struct
 
     def _number(self, key: str) -> int | None:
         column = self._known.column(key)

@@ -21,8 +21,8 @@ def json_texts(column: pa.Array) -> pa.Array:
     if pa.types.is_string(column.type):
         if _plain(column):
             return pc.binary_join_element_wise('"', column, '"', "")
-        found = [None if one is None else exact_json(one) for one in column.to_pylist()]
-        return pa.array(found, pa.string())
+        texts = [None if one is None else exact_json(one) for one in column.to_pylist()]
+        return pa.array(texts, pa.string())
     assert pa.types.is_struct(column.type), column.type  # noqa: S101 - nothing else is asked for
     pieces: list[Any] = []
     for index, field in enumerate(column.type):

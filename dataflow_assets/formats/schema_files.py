@@ -25,8 +25,8 @@ def read(path: Path, key: str) -> str:
     Raises PermanentError where it cannot be read.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST:
             raise PermanentError(f"{key}: {path} is not a schema's file")
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError:

@@ -140,7 +140,7 @@ class FormattedSink(Sink):
             key, text, file = "jsonSchemaFile", self.json_schema, self.json_schema_file
         if text or not file:
             return text
-        found = read(Path(file), key)
-        if wrong := (default_problem if self.format == "avro" else json_problem)(found):
+        schema_text = read(Path(file), key)
+        if wrong := (default_problem if self.format == "avro" else json_problem)(schema_text):
             raise PermanentError(f"{key}: {file}: {wrong}")
-        return found
+        return schema_text

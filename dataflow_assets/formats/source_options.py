@@ -79,13 +79,13 @@ class FormattedSource(MessageSource, FormatsMessages):
             yield "format: protobuf needs schemaRegistry, where the schemas are"
         if self.key_format == "avro" and not (self.format == "avro" and self.schema_registry):
             yield "keyFormat: avro needs format: avro and schemaRegistry"
-        given = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
-        if self.avro_head == "ignored" and (self.schema_registry or not any(given)):
+        schemas = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
+        if self.avro_head == "ignored" and (self.schema_registry or not any(schemas)):
             yield (
                 "avroHead: ignored needs avroSchema, by which all messages are read, and no "
                 "registry"
             )
-        if self.format == "avro" and not any(given) and self.schema_registry is None:
+        if self.format == "avro" and not any(schemas) and self.schema_registry is None:
             ways = "schemaRegistry, avroSchema, avroSchemaFile or avroSchemaSecretRef"
             yield f"format: avro needs a schema: set {ways}"
 
@@ -140,9 +140,9 @@ class FormattedSource(MessageSource, FormatsMessages):
     @staticmethod
     def _text(key: str, text: str | None, file: str | None) -> str | None:
         """A schema as text. Raises PermanentError for one that cannot be used."""
-        found = text or (read(Path(file), key) if file else None)
+        schema = text or (read(Path(file), key) if file else None)
         judge = default_problem if key == "avroReaderSchema" else problem
-        if found and (wrong := judge(found)):
+        if schema and (wrong := judge(schema)):
             where = "the schema" if text else file
             raise PermanentError(f"{key}: {where}: {wrong}")
-        return found
+        return schema

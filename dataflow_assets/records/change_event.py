@@ -66,8 +66,8 @@ class ChangeEvent:
         by_schema = reader(_without(member(schema, side), types))
         if by_schema is not None:
             row = convert_at(side, by_schema, row)
-        named = {n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}
-        return ({**row, **named} if named else row), left_out
+        values = {n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}
+        return ({**row, **values} if values else row), left_out
 
     @property
     def is_of_mongodb(self) -> bool | None:

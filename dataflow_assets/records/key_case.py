@@ -23,15 +23,15 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
     nested too deeply.
     """
     name = lru_cache(KEPT)(rename)
-    known = lru_cache(KEPT_OBJECTS)(lambda keys: _names(keys, name))
+    cached = lru_cache(KEPT_OBJECTS)(lambda keys: _names(keys, name))
 
     def names(body: dict[str, Any]) -> tuple[str, ...] | None:
         keys = tuple(body)
-        return known(keys) if len(keys) <= LARGEST else _names(keys, name)
+        return cached(keys) if len(keys) <= LARGEST else _names(keys, name)
 
     def top(body: Any) -> Any:
-        found = names(body) if isinstance(body, dict) else None
-        return body if found is None else dict(zip(found, body.values(), strict=False))
+        renamed = names(body) if isinstance(body, dict) else None
+        return body if renamed is None else dict(zip(renamed, body.values(), strict=False))
 
     def everywhere(value: Any) -> Any:
         if isinstance(value, dict):
@@ -59,10 +59,10 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
 
 def _names(keys: tuple[str, ...], name: Callable[[str], str]) -> tuple[str, ...] | None:
     """The new names of an object's keys; None where every one stays."""
-    found = tuple(map(name, keys))
-    if len(set(found)) < len(found):
+    names = tuple(map(name, keys))
+    if len(set(names)) < len(names):
         raise _collision(keys, name)
-    return None if found == keys else found
+    return None if names == keys else names
 
 
 def _collision(keys: Iterable[str], name: Callable[[str], str]) -> RejectedRecord:

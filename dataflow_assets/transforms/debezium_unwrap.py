@@ -229,17 +229,17 @@ class DebeziumUnwrap(Step):
             operation = operations.get(code) if isinstance(code, str) else None
             if operation is None:
                 raise RejectedRecord("step", event.place + unknown)
-            found = event.row(operation.side, types, operation.absent)
-            if found is None and operation.side == "before":
+            outcome = event.row(operation.side, types, operation.absent)
+            if outcome is None and operation.side == "before":
                 key = record.metadata.get("key")
                 row = key_row(key, types, documents=event.is_of_mongodb)
-                found = None if row is None else (row, [])
-            if found is None:
+                outcome = None if row is None else (row, [])
+            if outcome is None:
                 reason = (
                     f"{event.place}{operation.side} is not an object: {operation.name} needs it"
                 )
                 raise RejectedRecord("step", reason)
-            return self._unwrap(record, *found, operation, event.fields.get("source"))
+            return self._unwrap(record, *outcome, operation, event.fields.get("source"))
 
         return apply
 

@@ -128,8 +128,8 @@ class InsertField(Step):
         for path, text in self.fields.items():
             if path.top == column:
                 beside = {column} if path.key is None else set[str]()
-                found = self._origins(text)
-                return None if found is None else found | beside
+                sources = self._origins(text)
+                return None if sources is None else sources | beside
         return frozenset({column})
 
     def _origins(self, text: str) -> Origins:
@@ -151,8 +151,8 @@ class InsertField(Step):
                 return record
             body = record.body
             for name, put, value in plan:
-                found = at(name, value, record)
-                body = body if found is MISSING else put(body, found)
+                result = at(name, value, record)
+                body = body if result is MISSING else put(body, result)
             unchanged = body is record.body
             return record if unchanged else Record(body, record.metadata, record.route)
 

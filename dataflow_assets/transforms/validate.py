@@ -162,9 +162,9 @@ def _unresolved_references(schema: Any, message: str) -> Iterator[tuple[tuple[An
     """The references that the library's message quotes, and what is wrong with them."""
     for place, uri in _references(schema):
         if any(f"'{part}'" in message for part in (uri, *uri.split("#")) if part):
-            known = "is not a known draft of JSON Schema"
+            reason = "is not a known draft of JSON Schema"
             alien = "is not part of this schema: nothing is fetched, so put it under $defs"
-            yield place, known if place[-1] == "$schema" else alien
+            yield place, reason if place[-1] == "$schema" else alien
 
 
 def _references(schema: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:

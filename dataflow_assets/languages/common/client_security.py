@@ -60,12 +60,12 @@ def _sasl(told: Mapping[str, Told], notes: Notes, where: Where) -> dict[str, Any
     if jaas is None:
         notes.wrong(where, "needs sasl.jaas.config, with username and password")
         return found
-    given = {key: double or single for key, double, single in _JAAS.findall(jaas.text)}
+    words = {key: double or single for key, double, single in _JAAS.findall(jaas.text)}
     for key in ("username", "password"):
-        if not given.get(key):
+        if not words.get(key):
             notes.wrong(jaas.where, f'needs {key}="..."')
         else:
-            found |= field_or_reference(key, re.sub(r"\\(.)", r"\1", given[key]), jaas.where, notes)
+            found |= field_or_reference(key, re.sub(r"\\(.)", r"\1", words[key]), jaas.where, notes)
     return found
 
 
@@ -113,9 +113,9 @@ def _tls(told: Mapping[str, Told], notes: Notes) -> dict[str, Any]:
 
 
 def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
-    given = [told[key] for key in told if key.startswith(f"ssl.{store}.")]
+    kinds = [told[key] for key in told if key.startswith(f"ssl.{store}.")]
     kind = told.get(f"ssl.{store}.type")
-    needed = [one for one in given if not one.where[1].endswith((".password", ".type"))]
+    needed = [one for one in kinds if not one.where[1].endswith((".password", ".type"))]
     if needed and (kind is None or kind.text.strip().upper() != "PEM"):
         where = kind.where if kind else needed[0].where
         notes.wrong(
@@ -123,6 +123,6 @@ def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
             f"only PEM is read, with ssl.{store}.type=PEM: export the certificates of a Java store "
             "by keytool -exportcert -rfc, and keys by openssl pkcs12",
         )
-    for one in given:
+    for one in kinds:
         if unwritten := placeholder(one.text):
             notes.wrong(one.where, f"{unwritten}: write the value")

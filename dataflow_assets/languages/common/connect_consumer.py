@@ -37,38 +37,42 @@ class Settings:
 def settings(connector: Document, worker: Document, notes: Notes) -> Settings | None:
     """The consumer's settings; None where something is wrong, which `notes` has by then."""
     before = len(notes.findings)
-    told = dict(_consumer_keys(connector, worker))
-    for key, one in told.items():
+    keys = dict(_consumer_keys(connector, worker))
+    for key, one in keys.items():
         if key != BROKERS:
             judge(key, one.where, notes, CONSUMER)
-    found: dict[str, Any] = {"brokers": _brokers(told, worker, notes)}
-    found |= security(told, notes, (worker, BROKERS))
-    _places_in_log(told, notes, found)
+    found: dict[str, Any] = {"brokers": _brokers(keys, worker, notes)}
+    found |= security(keys, notes, (worker, BROKERS))
+    _places_in_log(keys, notes, found)
     if len(notes.findings) > before:
         return None
-    named = {"brokers": BROKERS, "security_protocol": "security.protocol", "sasl": "sasl.mechanism"}
-    places = {name: told[key].where for name, key in named.items() if key in told}
+    keys_of = {
+        "brokers": BROKERS,
+        "security_protocol": "security.protocol",
+        "sasl": "sasl.mechanism",
+    }
+    places = {name: keys[key].where for name, key in keys_of.items() if key in keys}
     return Settings(found, places)
 
 
 def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
     """Notes what the tables say about a key: refusals, and what Connect ignores in silence."""
-    found = entry(key, *tables)
-    if found is None:
+    matching = entry(key, *tables)
+    if matching is None:
         advice = _suggest(where, tables)
         notes.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
-    elif found.verdict == "refused":
-        notes.wrong(where, found.says, key=True)
-    elif found.verdict == "ignored":
+    elif matching.verdict == "refused":
+        notes.wrong(where, matching.says, key=True)
+    elif matching.verdict == "ignored":
         notes.idle(where)
 
 
 def _suggest(where: Where, tables: Sequence[Sequence[Key]]) -> str:
     document, key = where
-    found = likely(key, names(*tables))
-    if found is not None and document.value.get(found, "").strip():
-        return f"; {found} is given too, and counts: remove this key"
-    return suggestion(found)
+    name = likely(key, names(*tables))
+    if name is not None and document.value.get(name, "").strip():
+        return f"; {name} is given too, and counts: remove this key"
+    return suggestion(name)
 
 
 def is_worker(document: Document) -> bool:
@@ -124,10 +128,10 @@ def _brokers(told: Mapping[str, Told], worker: Document, notes: Notes) -> tuple[
     if not notes.require(where, one.text if one else None, "the brokers, like kafka-1:9092"):
         return ()
     parts = [part.strip() for part in (one.text if one else "").split(",") if part.strip()]
-    found = [_BROKER.fullmatch(part) for part in parts]
-    if not all(found):
+    matches = [_BROKER.fullmatch(part) for part in parts]
+    if not all(matches):
         notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
-    return tuple(f"{match[1]}:{match[2]}" for match in found if match)
+    return tuple(f"{match[1]}:{match[2]}" for match in matches if match)
 
 
 def _places_in_log(told: Mapping[str, Told], notes: Notes, found: dict[str, Any]) -> None:

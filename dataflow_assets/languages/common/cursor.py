@@ -43,9 +43,9 @@ class Cursor:
         return self._read[min(self._at + number, len(self._read) - 1)]
 
     def take(self) -> Token:
-        found = self.next
+        token = self.next
         self._at = min(self._at + 1, len(self._read) - 1)
-        return found
+        return token
 
     def sees(self, *words: str) -> bool:
         """Returns whether exactly these words or symbols come next."""
@@ -112,14 +112,14 @@ class Cursor:
         """Raises Unreadable at the next token, with what other databases mean by it."""
         token = self.next
         written = token.text.upper() if token.kind in ("word", "symbol") else ""
-        known = self._elsewhere.get(written)
-        raise Unreadable(self.place, f"{message}; {known}" if known else message)
+        advice = self._elsewhere.get(written)
+        raise Unreadable(self.place, f"{message}; {advice}" if advice else message)
 
     def copy(self) -> Cursor:
         """Another one at the same place, to look further ahead."""
-        found = Cursor(self._read, self._elsewhere)
-        found._at = self._at
-        return found
+        cursor = Cursor(self._read, self._elsewhere)
+        cursor._at = self._at
+        return cursor
 
     def move(self, other: Cursor) -> None:
         self._at = other._at

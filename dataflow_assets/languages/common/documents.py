@@ -58,12 +58,12 @@ class Document:
 
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
         """A finding at a value, or at its key; at the nearest parent where it is missing."""
-        found = path
-        while found not in self.places:
-            found = found[:-1]
-        place = self.places[found]
+        nearest = path
+        while nearest not in self.places:
+            nearest = nearest[:-1]
+        place = self.places[nearest]
         line, column = place.line, place.column
-        if key or found != path:
+        if key or nearest != path:
             line, column = place.key_line, place.key_column
         return Finding(self.file, line, column, dotted_path(path), message)
 
@@ -74,8 +74,8 @@ class Document:
 
 def items(document: Document) -> list[Document]:
     """The objects of a list, as `kubectl get -o yaml` prints several: each is a document."""
-    found = document.get("items")
-    entries = enumerate(found if isinstance(found, list) else ())
+    listed = document.get("items")
+    entries = enumerate(listed if isinstance(listed, list) else ())
     return [_item(document, ("items", number), value) for number, value in entries]
 
 
@@ -105,8 +105,8 @@ class Part(Document):
     @override
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
         sizes = range(len(path), 0, -1)
-        found = next((path[:size] for size in sizes if path[:size] in self.moved), ())
-        place = (*self.moved[found], *path[len(found) :]) if found else path
+        moved = next((path[:size] for size in sizes if path[:size] in self.moved), ())
+        place = (*self.moved[moved], *path[len(moved) :]) if moved else path
         return super().finding(place, message, key=key)
 
 

@@ -38,9 +38,9 @@ _PLACEHOLDER = re.compile(r"\?{2,}|<[\w .-]+>")
 
 def entry(key: str, *tables: Sequence[Key]) -> Key | None:
     """Returns what the tables say about a key; a plain entry wins over one with `*`."""
-    found = [one for table in tables for one in table if one.matches(key)]
-    plain = (one for one in found if not one.name.endswith("*"))
-    return next(plain, found[0] if found else None)
+    matching = [one for table in tables for one in table if one.matches(key)]
+    plain = (one for one in matching if not one.name.endswith("*"))
+    return next(plain, matching[0] if matching else None)
 
 
 def names(*tables: Sequence[Key]) -> Iterator[str]:

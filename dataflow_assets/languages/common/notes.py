@@ -36,11 +36,11 @@ class Notes:
     def idle(self, where: Where) -> None:
         """Notes a key that is known and has no effect: one note names all of a document's."""
         document, name = where
-        found = self._idle.setdefault((document.file, document.places[()]), [])
-        if found:
-            self.hints.remove(_of_idle(found))
-        found += [] if name in (one for _, one in found) else [where]
-        self.hints.append(_of_idle(found))
+        entries = self._idle.setdefault((document.file, document.places[()]), [])
+        if entries:
+            self.hints.remove(_of_idle(entries))
+        entries += [] if name in (one for _, one in entries) else [where]
+        self.hints.append(_of_idle(entries))
 
     def require(self, where: Where, text: str | None, what: str) -> bool:
         if text is None:
@@ -56,8 +56,8 @@ class Notes:
     def refuse(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
         """Reports what a connector's model refuses, at the keys that its fields were made from."""
         for details in error.errors(include_url=False, include_input=False):
-            said = [str(part) for part in details["loc"]]
-            where = next((places[part] for part in said if part in places), other)
+            parts = [str(part) for part in details["loc"]]
+            where = next((places[part] for part in parts if part in places), other)
             context = details.get("ctx", {})
             self.wrong(
                 where, str(context.get("error", details["msg"])).removeprefix("Value error, ")

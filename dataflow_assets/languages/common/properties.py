@@ -82,5 +82,5 @@ def _place(source: str, line: int) -> Place:
 
 
 def _broken_escape(text: str) -> int:
-    found = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
-    return found.start() if found else 0
+    match = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
+    return match.start() if match else 0

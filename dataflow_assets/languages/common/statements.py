@@ -62,8 +62,8 @@ class StatementDocument(Document):
 
     @override
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
-        found = super().finding(path, message, key=key)
-        return Finding(found.file, found.line, found.column, str(self.value), message)
+        plain = super().finding(path, message, key=key)
+        return Finding(plain.file, plain.line, plain.column, str(self.value), message)
 
 
 def lines(place: Place) -> Lines:

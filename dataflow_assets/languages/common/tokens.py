@@ -90,13 +90,13 @@ class Lexicon:
 
     def match(self, text: str, at: int, place: Place) -> tuple[str, str]:
         """The kind and the text of what is at a place. Raises Unreadable."""
-        found = self._pattern.match(text, at)
-        if found is None:
+        token = self._pattern.match(text, at)
+        if token is None:
             raise Unreadable(place, self._opened.get(text[at], f"{text[at]} is not expected here"))
-        said = found.group()
-        if said == "/" and text.startswith("/*", at):
+        spelling = token.group()
+        if spelling == "/" and text.startswith("/*", at):
             raise Unreadable(place, self._opened["/"])
-        return found.lastgroup or "", said
+        return token.lastgroup or "", spelling
 
     def token(self, name: str, said: str, place: Place) -> Token:
         if name == "text":
@@ -155,11 +155,11 @@ def tokens(text: str, lexicon: Lexicon = FLINK) -> Iterator[Token]:
 def _unicode(said: str, place: Place) -> str:
     """`U&'...'`. Raises Unreadable for a number that is no character."""
     try:
-        found = _ESCAPE.sub(_unescape, said[3:-1].replace("''", "'"))
-        found.encode()
+        text = _ESCAPE.sub(_unescape, said[3:-1].replace("''", "'"))
+        text.encode()
     except (ValueError, OverflowError):
         raise Unreadable(place, "this text names a character that does not exist") from None
-    return found
+    return text
 
 
 def _unescape(found: re.Match[str]) -> str:

@@ -34,8 +34,8 @@ class ConnectSinkLanguage(Language):
 
     @override
     def parse(self, document: Document) -> Parsed:
-        found = connector(document, CONNECTORS, MOVED) or document
-        return Parsed(found, found)
+        content = connector(document, CONNECTORS, MOVED) or document
+        return Parsed(content, content)
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:

@@ -118,10 +118,10 @@ def _explain(finding: Finding) -> Finding:
     ends = {"source": registry.sources(), "sink": registry.sinks()}
     if end not in ends or not finding.message.startswith("unknown key"):
         return finding
-    found = ends[end]
-    if key in found:
+    reason = ends[end]
+    if key in reason:
         advice = "the connector's name goes into type, its settings into config"
-    elif any(key in (info.alias, name) for cls in found.values() for name, info in _fields(cls)):
+    elif any(key in (info.alias, name) for cls in reason.values() for name, info in _fields(cls)):
         advice = f"did you mean config.{key}?"
     elif (last := key.removeprefix("config.")) in names(model.DataFlowSpec):
         advice = f"{last} is a key of spec: indent it as {end} is"

@@ -14,11 +14,11 @@ from dataflow_assets.spec import Spec
 def document_schema() -> DocumentSchema:
     sources, sinks = _without_doubles(registry.sources()), _without_doubles(registry.sinks())
     steps = dict[str, type[Spec]](registry.steps())
-    known = {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
-    models = (one for some in known.values() for one in some.values())
+    model_sets = {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
+    models = (one for some in model_sets.values() for one in some.values())
     references, defs = definitions([Manifest, *dict.fromkeys(models)])
     defs |= {"Source": defs["End"], "Sink": defs.pop("End")}
-    for name, some in known.items():
+    for name, some in model_sets.items():
         configs = {kind: (model, references[model]) for kind, model in some.items()}
         defs[name] = _with_types(defs[name], configs)
     flow = defs["DataFlowSpec"]["properties"]

@@ -42,8 +42,8 @@ class FlinkLanguage(Language):
     @override
     def claims(self, document: Document) -> Place | None:
         own = (one for one in statements(document.value) if _is_own(one))
-        found = next(own, None)
-        return lines(found[0].place) if found else None
+        claim = next(own, None)
+        return lines(claim[0].place) if claim else None
 
     @override
     def parse(self, document: Document) -> Parsed:

@@ -117,8 +117,8 @@ class _CatalogSink(DeclaredSink):
     @override
     def stored_tables(self) -> Mapping[str, str]:
         """Other programs may have tables beside them, whose names have no `+`."""
-        found = super().stored_tables().items()
-        return {name: f"{at} and in {self.catalog}" for name, at in found if "+" in name}
+        stored = super().stored_tables().items()
+        return {name: f"{at} and in {self.catalog}" for name, at in stored if "+" in name}
 
     @property
     @abstractmethod

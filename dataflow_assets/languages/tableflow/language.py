@@ -38,18 +38,18 @@ class TableflowLanguage(Language):
     @override
     def parse_connections(self, document: Document) -> Parsed:
         catalog, findings = catalogs.read(document)
-        given = document.get(catalogs.KEY) is not None
-        return Parsed(document, (catalog,) if given else (), tuple(findings))
+        has_catalogs = document.get(catalogs.KEY) is not None
+        return Parsed(document, (catalog,) if has_catalogs else (), tuple(findings))
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         several = [one for shared in beside.connections for one in shared.content]
-        found = [one for at, one in enumerate(several) if one not in several[:at]]
-        if wrong := catalogs.unusable(found):
+        unique = [one for at, one in enumerate(several) if one not in several[:at]]
+        if wrong := catalogs.unusable(unique):
             return [Reading(parsed.document, (parsed.document.finding((), wrong),))]
-        if not found:
+        if not unique:
             return list(parsed.content)
-        return tableflow.read(parsed.document, found[0])
+        return tableflow.read(parsed.document, unique[0])
 
     @override
     def lag_metrics(self, flow: Flow, lag: Lag) -> Iterable[LagMetric]:

@@ -45,8 +45,8 @@ class Path(Written):
     @property
     def name(self) -> str:
         """What `select` calls the column: the last key, index or `#`; patterns as they stand."""
-        named = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
-        return next((part.text for part in named), "_")
+        keys = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
+        return next((part.text for part in keys), "_")
 
     @property
     def key(self) -> str | None:
@@ -108,13 +108,13 @@ def apart(why: str) -> WrapValidator:
     """For a mapping from paths: refuses one path twice, and one inside another, saying `why`."""
 
     def validate(given: Any, handler: Callable[[Any], Any]) -> Any:
-        found = handler(given)
-        keys = {path._keys(): path.text for path in found}  # noqa: SLF001 - its own module's
+        paths = handler(given)
+        keys = {path._keys(): path.text for path in paths}  # noqa: SLF001 - its own module's
         if len(keys) < len(given):
             raise ValueError("names a path twice: with and without `$.` it is the same")
         for outer, inner in permutations(keys, 2):
             if inner[: len(outer)] == outer:
                 raise ValueError(f"names {keys[inner]} inside of {keys[outer]}: {why}")
-        return found
+        return paths
 
     return WrapValidator(validate)

@@ -33,10 +33,10 @@ def read(document: ConnectorDocument, workers: Iterable[Document]) -> Iterator[R
         A reading for each flow, and one of everything that is wrong or worth a note.
     """
     notes = Notes()
-    named = document.value.get(f"{OVERRIDE}{BROKERS}", "").strip()
-    worker = worker_beside(document, workers, notes, "" if named else _NO_BROKERS)
-    made = [] if notes.findings else flows(document, worker, notes)
+    brokers = document.value.get(f"{OVERRIDE}{BROKERS}", "").strip()
+    worker = worker_beside(document, workers, notes, "" if brokers else _NO_BROKERS)
+    built = [] if notes.findings else flows(document, worker, notes)
     findings = tuple(dict.fromkeys(notes.findings))  # each topic has come to the same ones
     yield Reading(document, findings, tuple(notes.hints))
     if document.sound:
-        yield from (Reading(document, flow=flow) for flow in made)
+        yield from (Reading(document, flow=flow) for flow in built)

@@ -68,7 +68,7 @@ class JdbcSink:
             keys[name] = _OLD[one] if one not in given and _OLD.get(one) in given else one
         modes = ("none", "kafka", "record_key", "record_value")
         mode = values.choice(keys["mode"], modes) or "none"
-        found = cls(
+        sink = cls(
             values,
             keys,
             key,
@@ -78,9 +78,9 @@ class JdbcSink:
             values.choice("insert.mode", ("insert", "upsert")) == "upsert",
             values.flag("delete.enabled"),
         )
-        for where, message in found._contradictions():
+        for where, message in sink._contradictions():
             values.notes.wrong(where, message)
-        return found
+        return sink
 
     def where(self, name: str) -> Where:
         """The place of a key, by its common name or its own."""
@@ -96,8 +96,10 @@ class JdbcSink:
             )
         if self.upserts and mode == "none":
             yield self.where("insert.mode"), f"needs {self.keys['mode']}: by what rows are matched"
-        known = self.upserts and not self._creates  # the table's primary key counts then
-        if not self.fields and (mode == "record_value" or (mode == "record_key" and not known)):
+        table_exists = self.upserts and not self._creates  # the table's primary key counts then
+        if not self.fields and (
+            mode == "record_value" or (mode == "record_key" and not table_exists)
+        ):
             yield self.where("mode"), f"needs {fields}: the fields of the key, separated by commas"
         if mode == "kafka" and len(self.fields) not in (0, 3):
             yield self.where("fields"), "must name three columns: of topic, partition and offset"

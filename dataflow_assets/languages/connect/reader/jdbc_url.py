@@ -39,11 +39,11 @@ class JdbcUrl:
     @classmethod
     def parse(cls, text: str, user: str) -> JdbcUrl:
         """Raises ValueError with what is allowed; no value of the address is in it."""
-        found = _URL.fullmatch(text)
-        if found is None:
+        match = _URL.fullmatch(text)
+        if match is None:
             other = re.match(r"jdbc:(?!postgresql)(\w+)", text)
             raise ValueError(f"{other[1]} is not supported: {_FORM}" if other else _FORM)
-        rest = {key.lower(): value for key, value in parse_qsl(found["rest"] or "")}
+        rest = {key.lower(): value for key, value in parse_qsl(match["rest"] or "")}
         user = user or rest.pop("user", "")
         if not user:
             raise ValueError("needs a user: write the connector's own key for it")
@@ -57,4 +57,4 @@ class JdbcUrl:
             raise ValueError(f"has parameters that are not supported: {', '.join(unknown)}")
         tail = f"?{urlencode(tls)}" if tls else ""
         login = quote(user, safe="")
-        return cls(f"postgresql://{login}@{found['hosts']}/{found['database']}{tail}", schema)
+        return cls(f"postgresql://{login}@{match['hosts']}/{match['database']}{tail}", schema)

@@ -56,14 +56,14 @@ class JustoneReader:
         rows, odd, refused = self._decode_bodies(bodies)
         if self._walks:
             odd = [*range(len(bodies))]
-        found = self._all_found(rows, bodies)
+        complete = self._all_found(rows, bodies)
         if not (odd or refused):
-            self._learn(found)
+            self._learn(complete)
         for row in {*odd, *refused}:  # no object, or one whose members are others than expected
             raw = _NULL if row in refused else msgspec.Raw(bodies[row].strip(_BLANKS))
-            for cells, way in zip(found, self._ways, strict=True):
+            for cells, way in zip(complete, self._ways, strict=True):
                 cells[row] = _walked(raw, way)
-        return [*found], refused
+        return [*complete], refused
 
     def _learn(self, found: Sequence[Any]) -> None:
         """Which elements may be decoded as strings."""

@@ -62,13 +62,13 @@ class ParsePathsFormat(MessageFormat, ValueReader):
     @override
     def texts(self, bodies: pa.Array) -> Texts:
         """The columns as JSON objects of texts, as `dataflow preview` shows them."""
-        found = self.columns(bodies)
+        columns = self.columns(bodies)
         texts: list[bytes | None] = [None] * len(bodies)
-        for group in found.groups:
+        for group in columns.groups:
             rows = group.rows.to_pylist()
             for row, value in zip(group.at.tolist(), rows, strict=True):
                 texts[row] = msgspec.json.encode(value)
-        return Texts(pa.array(texts, pa.binary()), found.refused)
+        return Texts(pa.array(texts, pa.binary()), columns.refused)
 
     @cached_property
     def _ways(self) -> list[tuple[Item, ...]]:

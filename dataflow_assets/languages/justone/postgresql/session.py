@@ -39,6 +39,6 @@ class JustOneSession(PostgresqlSinkSession, TakesOver):
         topic = self._target.source
         reading = f"reading JustOne's state of {self._sink.address()}"
         with translate_errors(reading), lend(self._sink.dsn()) as link:
-            found = state_table.offsets(link, self._schema, self._name, topic)
+            offsets = state_table.offsets(link, self._schema, self._name, topic)
         failpoints.reach("justone.inherited")
-        return {str(partition): offset for partition, offset in sorted(found.items())}
+        return {str(partition): offset for partition, offset in sorted(offsets.items())}

@@ -45,9 +45,9 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
     if not _there(link, place):
         return {}
     _check_stopped(link, schema, table, place)
-    found = stored_offsets(link, schema, table, topic)
+    stored = stored_offsets(link, schema, table, topic)
     _check_stopped(link, schema, table, place)
-    return found
+    return stored
 
 
 def stored_offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:

@@ -22,15 +22,15 @@ def text_schema(table: PostgresqlTable, names: tuple[str, ...], where: str) -> p
 
     Columns that are not listed are left to their defaults.
     """
-    known = {column.name: column for column in table.columns}
-    missing = [name for name in names if name not in known]
+    columns = {column.name: column for column in table.columns}
+    missing = [name for name in names if name not in columns]
     if missing:
         raise PermanentError(
             f"{where}: db.columns names {', '.join(missing)}, which the table does not have, or "
-            f"which PostgreSQL generates; it has {', '.join(known)} (names are as PostgreSQL has "
+            f"which PostgreSQL generates; it has {', '.join(columns)} (names are as PostgreSQL has "
             "them, in lower case unless they were quoted)"
         )
-    listed = [known[name] for name in names]
+    listed = [columns[name] for name in names]
     binary = all(column.enum or column.base in {*_AS_TEXT, *PARSERS} for column in listed)
     metadata = table.schema(()).metadata | {DRIVER: b"binary" if binary else b"text"}
     return pa.schema([_text(column) for column in listed], metadata)

@@ -60,7 +60,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     if notes.findings or sink is None or reached is None:
         return []
     group = {"consumer_group": f"connect-{name}"}
-    made = replace(reached, values={**group, **reached.values, **options})
+    merged = replace(reached, values={**group, **reached.values, **options})
     form = ParsePathsFormat(sink.names, tuple(paths))
     return [
         Flow(
@@ -75,7 +75,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
             suspended=suspended,
             language="justone",
         )
-        for source in _sources(values, topics, made)
+        for source in _sources(values, topics, merged)
     ]
 
 
@@ -94,9 +94,9 @@ def _check_keys(document: Document, notes: Notes) -> None:
 def _check_converter(document: Document, worker: Document | None, notes: Notes) -> None:
     """Any other converter hands over something whose text is not the message."""
     for one in (document, worker):
-        found = one.value.get("value.converter") if one else None
-        if one and found is not None:
-            if found.strip() != STRING:
+        converter = one.value.get("value.converter") if one else None
+        if one and converter is not None:
+            if converter.strip() != STRING:
                 notes.wrong(
                     (one, "value.converter"),
                     f"must be {STRING}: the connector parses the text of messages",
@@ -140,8 +140,8 @@ def _sink(values: Values) -> JustOneSink | None:
         return None
     address = f"postgresql://{_url(parts['db.username'])}@{host}/{_url(parts['db.database'])}"
     table = ".".join(_quote(parts[key]) for key in ("db.schema", "db.table"))
-    given = {"connection_string": SecretStr(address), "table": table, "names": tuple(columns)}
-    return _make_sink(given | password, values)
+    fields = {"connection_string": SecretStr(address), "table": table, "names": tuple(columns)}
+    return _make_sink(fields | password, values)
 
 
 def _make_sink(given: Mapping[str, Any], values: Values) -> JustOneSink | None:
@@ -196,8 +196,8 @@ def _note_delivery(values: Values) -> None:
 
 
 def _percent(values: Values) -> float:
-    found = values.number("dataflow.maxRejectedPercent", 0, 100)
-    return 10.0 if found is None else found
+    percent = values.number("dataflow.maxRejectedPercent", 0, 100)
+    return 10.0 if percent is None else percent
 
 
 def _sources(
@@ -214,6 +214,6 @@ def _sources(
 
 
 def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
-    given = to_jsonable_python(reached.values, by_alias=True)
-    content = [sorted(values.document.value.items()), topic, given]
+    settings = to_jsonable_python(reached.values, by_alias=True)
+    content = [sorted(values.document.value.items()), topic, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

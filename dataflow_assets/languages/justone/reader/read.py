@@ -44,13 +44,13 @@ def read(document: Document, others: Iterable[Document]) -> Iterator[Reading]:
         return
     notes = Notes()
     worker = worker_beside(document, filter(is_worker, others), notes, _NO_WORKER)
-    named = ConnectorDocument(
+    connector_document = ConnectorDocument(
         document.file, document.value, document.places, sound=document.sound, moved=MOVED
     )
-    made = flows(named, worker, notes)
-    yield Reading(named, tuple(notes.findings), tuple(notes.hints))
+    built = flows(connector_document, worker, notes)
+    yield Reading(connector_document, tuple(notes.findings), tuple(notes.hints))
     if document.sound:
-        yield from (Reading(named, flow=flow) for flow in made)
+        yield from (Reading(connector_document, flow=flow) for flow in built)
 
 
 def check_worker(document: Document) -> tuple[Finding, ...]:

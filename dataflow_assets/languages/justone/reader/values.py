@@ -22,25 +22,25 @@ class Values(ConnectValues):
         where = (self.document, key)
         if not self.require(key, what):
             return ()
-        found = self.document.value[key].rstrip(",").split(",")
-        if found[0].startswith("$."):
+        texts = self.document.value[key].rstrip(",").split(",")
+        if texts[0].startswith("$."):
             self.notes.wrong(where, "JSONPath is not read: $.a.b[0] is written /@a/@b/#0")
             return ()
-        for number, text in enumerate(found, 1):
+        for number, text in enumerate(texts, 1):
             try:
                 ParsePath.parse(text)
             except ValueError as error:
                 self.notes.wrong(where, f"path {number} {error}")
             if text != text.rstrip():
                 self.notes.note(where, f"path {number} {_SPACE}")
-        if columns and len(found) != columns:
-            paths = f"{len(found)} path{'' if len(found) == 1 else 's'}"
+        if columns and len(texts) != columns:
+            paths = f"{len(texts)} path{'' if len(texts) == 1 else 's'}"
             message = f"has {paths}, and db.columns {columns}: one path for each column"
             self.notes.wrong(where, message)
-        return tuple(found)
+        return tuple(texts)
 
     def note(self, key: str, unless: str = "") -> None:
         """Notes what happens instead of what a key says, unless it says what happens anyway."""
-        found = entry(key, CONNECTOR)
-        if found is not None and self.text(key) not in {"", unless}:
-            self.notes.note((self.document, key), found.says)
+        key_entry = entry(key, CONNECTOR)
+        if key_entry is not None and self.text(key) not in {"", unless}:
+            self.notes.note((self.document, key), key_entry.says)

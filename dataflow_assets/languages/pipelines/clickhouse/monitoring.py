@@ -121,9 +121,9 @@ class ClickhouseMonitor:
             return
         if self._batch.get("batch_state") == "In Progress":
             self._end("Failed", None)
-        said = {"kind": error[0], "message": error[1], "happened_at": _now()}
+        failure = {"kind": error[0], "message": error[1], "happened_at": _now()}
         number = self._batch.get("batch_id", 0)
-        self._insert("dataflow_pipeline_error", {**self._own, "batch_id": number, **said})
+        self._insert("dataflow_pipeline_error", {**self._own, "batch_id": number, **failure})
 
     def _end(self, state: str, totals: Totals | None) -> None:
         batch = self._batch

@@ -47,11 +47,11 @@ class ClickhousePipelineSession(ClickhouseSinkSession, NotesEnd):
 
     @override
     def begin(self, span: Span) -> Span:
-        found = super().begin(span)
-        if not found.empty:
+        start = super().begin(span)
+        if not start.empty:
             with self._noting():
                 self._monitor.note_begin(self.checkpoint.totals)
-        return found
+        return start
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

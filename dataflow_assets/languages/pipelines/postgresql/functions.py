@@ -75,7 +75,7 @@ def prepare(link: Link, schema: str) -> None:
 
 
 def _statements() -> dict[str, str]:
-    found = dict(_FUNCTIONS)
+    statements = dict(_FUNCTIONS)
     for form, made in _FORMS.items():
         name = f"json_extract_{form}"
         of_json = f"{name}(j jsonb, {_PATH}) RETURNS {made} {_AS} $$ SELECT {_EXTRACTS[form]} $$"
@@ -83,5 +83,5 @@ def _statements() -> dict[str, str]:
             f"{name}(t text, {_PATH}) RETURNS {made} {_AS} "
             f"$$ SELECT {{s}}.{name}({{s}}.dataflow_json(t), VARIADIC path) $$"
         )
-        found |= {f"{name}(jsonb,text[])": of_json, f"{name}(text,text[])": of_text}
-    return found
+        statements |= {f"{name}(jsonb,text[])": of_json, f"{name}(text,text[])": of_text}
+    return statements

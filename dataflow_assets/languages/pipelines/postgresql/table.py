@@ -54,8 +54,8 @@ def index_statements(place: tuple[str, str], table: PipelineTable) -> Iterator[s
 
 def _declaration(column: PipelineColumn, schema: str) -> str:
     if column.computed is not None:
-        made = generate(column.computed, column.type, schema)
+        generated = generate(column.computed, column.type, schema)
         kind = column_type(column.type)
-        return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({made}) STORED"
+        return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({generated}) STORED"
     required = "" if column.nullable else " NOT NULL"
     return f"{quote(column.name)} {column_type(column.type)}{required}"

@@ -61,12 +61,12 @@ def connect_source(
 
 
 def _is_used(key: str, document: Document, notes: Notes) -> bool:
-    found = entry(key, CONNECT_KEYS)
-    if found is not None and found.verdict == "note":
-        notes.note((document, key), found.says)
-    elif found is not None and found.verdict == "ignored":
+    key_entry = entry(key, CONNECT_KEYS)
+    if key_entry is not None and key_entry.verdict == "note":
+        notes.note((document, key), key_entry.says)
+    elif key_entry is not None and key_entry.verdict == "ignored":
         notes.idle((document, key))
-    return key not in _OURS and found is not None and found.verdict == "used"
+    return key not in _OURS and key_entry is not None and key_entry.verdict == "used"
 
 
 def _is_secret(key: str, value: str, is_credential: bool) -> bool:

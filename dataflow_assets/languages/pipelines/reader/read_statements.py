@@ -64,9 +64,9 @@ def read_script(text: str) -> Script[Statement]:
             continue
         procedure, begin = _is_procedure(cursor), cursor.copy()
         try:
-            found = [*_statement(cursor)]
+            statements = [*_statement(cursor)]
             cursor.expect_end()
-            script.statements += found
+            script.statements += statements
         except Unreadable as error:
             script.problems.append((error.place, error.message))
             script.broken |= _subjects(begin.copy())
@@ -133,8 +133,8 @@ def _statement(cursor: Cursor) -> Iterator[Statement]:
     elif word in _REFUSED:
         raise Unreadable(token.place, f"{word} is not supported: {_REFUSED[word]}")
     else:
-        known = f"; {suggest(word, (*_RUN, *_NOTED))}" if word else ""
-        raise Unreadable(token.place, f"expected a statement, found {token}{known}")
+        advice = f"; {suggest(word, (*_RUN, *_NOTED))}" if word else ""
+        raise Unreadable(token.place, f"expected a statement, found {token}{advice}")
 
 
 def _create(cursor: Cursor) -> Iterator[Statement]:

@@ -40,8 +40,8 @@ def sink(
     """
     document = _document(target, name)
     before = len(notes.findings)
-    given = document.get(*target.base) or {}
-    for key in given:
+    config = document.get(*target.base) or {}
+    for key in config:
         if key in _OWN:
             message = "must be left out: the file says what its tables are like"
             notes.findings.append(document.finding((*target.base, key), message, key=True))
@@ -55,14 +55,14 @@ def sink(
         own = {"auto_create_table": True}
     if table.key:
         own = {**own, "upsert_mode": True, "conflict_key": table.key}
-    made = _SINKS[target.system](**{**fields, **own, "definition": table})
+    built = _SINKS[target.system](**{**fields, **own, "definition": table})
     try:
-        made.address()
+        built.address()
     except (DataflowError, ValueError, LookupError) as error:
         message = f"does not say where it points: {error}"
         notes.findings.append(document.finding(target.base, message))
         return None
-    return made
+    return built
 
 
 def _document(target: PipelineTarget, name: str) -> Document:

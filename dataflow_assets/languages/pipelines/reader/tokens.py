@@ -16,8 +16,8 @@ def read_tokens(text: str) -> list[Token]:
 
 def _without_delimiters(text: str) -> str:
     """`DELIMITER //` is for a client that cuts texts at it; every place stays where it is."""
-    found = list(_DELIMITER.finditer(text))
-    for one, after in zip(found, [*found[1:], None], strict=False):
+    delimiters = list(_DELIMITER.finditer(text))
+    for one, after in zip(delimiters, [*delimiters[1:], None], strict=False):
         begin, end = one.end(), after.start() if after else len(text)
         sign = one[1]
         part = text[begin:end]

@@ -95,20 +95,20 @@ class Arrivals:
 
         Raises an error of any kind where one of the messages is to be looked at by itself.
         """
-        found = self._input.together(given)
-        rows, owners = self._rows.together(found.rows)
+        read = self._input.together(given)
+        rows, owners = self._rows.together(read.rows)
         seen = self._intake.together(rows)
         if self._key is None:
-            gone, _ = self._rows.together(found.gone)
+            gone, _ = self._rows.together(read.gone)
             return ArrivedTogether(None, seen, self._intake.together(gone), ())
-        if rows is not found.rows:
-            seen = self._of_owners(seen, owners, found.rows.count)
-        keys = self._key.together(found.rows)
-        if found.gone_places:
-            places, count = [*found.places, *found.gone_places], len(found.owners)
-            keys += self._key.together(found.gone)
-            keys, seen = spread_out(keys, places, count), spread_out(seen, found.places, count)
-        return ArrivedTogether(keys, seen, (), found.owners)
+        if rows is not read.rows:
+            seen = self._of_owners(seen, owners, read.rows.count)
+        keys = self._key.together(read.rows)
+        if read.gone_places:
+            places, count = [*read.places, *read.gone_places], len(read.owners)
+            keys += self._key.together(read.gone)
+            keys, seen = spread_out(keys, places, count), spread_out(seen, read.places, count)
+        return ArrivedTogether(keys, seen, (), read.owners)
 
     def _of_owners(
         self, seen: Sequence[bytes | None], owners: Sequence[int], count: int

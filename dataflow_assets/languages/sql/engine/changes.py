@@ -37,8 +37,8 @@ def changes(
 
 def concatenate(parts: Iterable[pa.Table]) -> pa.Table:
     """Changes of one table in their order."""
-    found = pa.concat_tables([NONE, *parts])
-    return found.combine_chunks()
+    table = pa.concat_tables([NONE, *parts])
+    return table.combine_chunks()
 
 
 def latest(given: pa.Table) -> pa.Table:
@@ -55,8 +55,8 @@ def latest(given: pa.Table) -> pa.Table:
 
 def added_up(given: pa.Table) -> pa.Table:
     """Changes that are equal together, and how many times they come in all."""
-    found = given.group_by(["k", "x"], use_threads=False).aggregate([("n", "sum")])
-    return found.rename_columns(SCHEMA.names)
+    sums = given.group_by(["k", "x"], use_threads=False).aggregate([("n", "sum")])
+    return sums.rename_columns(SCHEMA.names)
 
 
 def without_zeros(given: pa.Table) -> pa.Table:

@@ -161,8 +161,8 @@ def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
 
     Of views over views that may be exponentially often: of very many parts each is there once.
     """
-    found = _unfold(condition, once=False)
-    return tuple(found if len(found) <= _UNFOLDED else _unfold(condition, once=True))
+    terms = _unfold(condition, once=False)
+    return tuple(terms if len(terms) <= _UNFOLDED else _unfold(condition, once=True))
 
 
 def _unfold(condition: Expression | None, *, once: bool) -> list[Expression]:

@@ -100,9 +100,9 @@ class Input:
                 return ()
             body = None
         if self._changes is not None:
-            found = self._changes(body)
-            record = self._with_envelope(record, body) if found else record
-            return [row for one, gone in found for row in self._row(record, key, one, gone=gone)]
+            changes = self._changes(body)
+            record = self._with_envelope(record, body) if changes else record
+            return [row for one, gone in changes for row in self._row(record, key, one, gone=gone)]
         if body.__class__ is list and self._takes_arrays:
             return [row for one in body for row in self._row(record, key, one)]
         return self._row(record, key, body)
@@ -184,10 +184,10 @@ class Input:
         if not text:
             raise RejectedRecord("step", "the record has no key, and key.format needs one")
         try:
-            found = self._key(parse(str(text).encode()))
+            key = self._key(parse(str(text).encode()))
         except ValueError as error:
             raise RejectedRecord("step", f"key: {error}") from None
-        return _SKIP if found is None else found
+        return _SKIP if key is None else key
 
     def _values(self, body: Any) -> Sequence[Any] | None:
         try:

@@ -129,8 +129,8 @@ def merge_counted(old: pa.Table, given: pa.Table) -> FlinkMerged:
 def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Ints]:
     """Keys that change, how many are kept of each, and how many more there are."""
     counted = added_up(given)
-    known = looked_up(old, counted["k"]).to_pylist()
-    before = np.array([0 if one is None else unpack(one) for one in known], np.int64)
+    old_numbers = looked_up(old, counted["k"]).to_pylist()
+    before = np.array([0 if one is None else unpack(one) for one in old_numbers], np.int64)
     return counted["k"], before, counted["n"].to_numpy()
 
 
@@ -269,13 +269,13 @@ class WindowGroups(FlinkGroups):
         Returns:
             `rows`: of each group the row that it is.
         """
-        found = MergedGroups()
+        merged = MergedGroups()
         for group, known in ended.items():
             _, _, values = self._read(known)
-            row = super()._row(group, self._results(values), found)
+            row = super()._row(group, self._results(values), merged)
             if row is not None:
-                found.rows.append((group, None, row))
-        return found
+                merged.rows.append((group, None, row))
+        return merged
 
     def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:  # noqa: ARG002
         return None

@@ -85,8 +85,8 @@ def reader(key: str, wanted: FlinkType, zone: ZoneInfo) -> Read:
         return read
     change = cast(_ALL[key], wanted, zone)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101
-    made = or_null(change)
-    return lambda metadata: made(read(metadata))
+    guarded = or_null(change)
+    return lambda metadata: guarded(read(metadata))
 
 
 def writer(key: str) -> Callable[[Any], Any]:
@@ -100,10 +100,10 @@ def writer(key: str) -> Callable[[Any], Any]:
 
 def _millis(value: datetime) -> int:
     """Raises ValueError for what no record can carry: to the client 0 is the present."""
-    found = (value - _EPOCH) // timedelta(milliseconds=1)
-    if found < 1:
+    number = (value - _EPOCH) // timedelta(milliseconds=1)
+    if number < 1:
         raise ValueError("a record's timestamp must be later than 1970-01-01 00:00:00 UTC")
-    return found
+    return number
 
 
 def _pairs(value: Iterable[Sequence[Any]]) -> list[list[Any]]:
@@ -120,12 +120,12 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def _time(metadata: Mapping[str, Any]) -> datetime | None:
-    found = metadata.get(TIMESTAMP)
-    if isinstance(found, int):
+    value = metadata.get(TIMESTAMP)
+    if isinstance(value, int):
         raise RejectedRecord("step", "the record's timestamp is beyond the year 9999")
-    if isinstance(found, str):  # of a rejected record that is put back
-        found = parsed_moment(found.replace("T", " ").removesuffix("Z")).replace(tzinfo=UTC)
-    return None if found is None else _in_millis(found.astimezone(UTC))
+    if isinstance(value, str):  # of a rejected record that is put back
+        value = parsed_moment(value.replace("T", " ").removesuffix("Z")).replace(tzinfo=UTC)
+    return None if value is None else _in_millis(value.astimezone(UTC))
 
 
 def _in_millis(value: datetime) -> datetime:

@@ -44,10 +44,10 @@ def rounder(wanted: FlinkType) -> Callable[[Decimal], Decimal | None]:
 
     def rounded(value: Decimal) -> Decimal | None:
         try:
-            found = value.quantize(unit, ROUND_HALF_UP, _EXACT)
+            number = value.quantize(unit, ROUND_HALF_UP, _EXACT)
         except InvalidOperation:
             return None
-        return positive_zero(found) if -most < found < most else None
+        return positive_zero(number) if -most < number < most else None
 
     return rounded
 
@@ -74,9 +74,9 @@ def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:
     shape = _WHOLE if wanted.integer else _NUMBER
 
     def read(text: str) -> Any:
-        found = shape.fullmatch(text.strip())
-        if found is not None:
-            digits = found[1] if found[1].strip("+-") else "0"
+        match = shape.fullmatch(text.strip())
+        if match is not None:
+            digits = match[1] if match[1].strip("+-") else "0"
             value = make(_in_bounds(Decimal(digits), wanted))
             if value is None:
                 raise ValueError(f"the number does not fit into {wanted}")

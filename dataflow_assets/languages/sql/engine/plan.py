@@ -38,8 +38,8 @@ class Cell:
 
 def metadata_of(cells: Iterable[Cell], *, key: bool) -> frozenset[str]:
     """The metadata that a source must read for these cells, and for keys that are decoded."""
-    found = (metadata_of_key(one.metadata) for one in cells if one.place == "metadata")
-    return frozenset({KEY} if key else ()).union(*found)
+    keys = (metadata_of_key(one.metadata) for one in cells if one.place == "metadata")
+    return frozenset({KEY} if key else ()).union(*keys)
 
 
 @dataclass(frozen=True)

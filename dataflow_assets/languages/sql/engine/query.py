@@ -35,8 +35,8 @@ class SqlQuery(Step):
 
     @override
     def origins(self, column: str) -> Origins:
-        found = next((one for one in self.plan.outputs if one.name == column), None)
-        if found is None:
+        output = next((one for one in self.plan.outputs if one.name == column), None)
+        if output is None:
             return None
-        cells = self.plan.reads(found.expression)
+        cells = self.plan.reads(output.expression)
         return frozenset(one.name for one in cells if one.place != "metadata")

@@ -45,8 +45,8 @@ class QueryRows:
         rows: Iterable[tuple[Row, bool]] = taken
         if self._unnested is not None:
             rows = ((one, False) for row, _ in taken for one in self._unnested(row))
-        found = (self._change(record, *one) for one in rows)
-        return self._settle([one for one in found if one is not None]) if taken else None
+        changes = (self._change(record, *one) for one in rows)
+        return self._settle([one for one in changes if one is not None]) if taken else None
 
     def _change(self, record: Record, row: Row, gone: bool) -> Record | None:
         return self._delete(record, row) if gone else self._of(record, row)

@@ -78,10 +78,10 @@ class Ranking(FlinkStage):
 
     def sort_rows(self, rows: Iterable[Counted]) -> list[Counted]:
         """In their order; of rows with equal values of ORDER BY the other columns decide."""
-        found = sorted(rows, key=lambda one: pack(one[0]))
+        ordered = sorted(rows, key=lambda one: pack(one[0]))
         for order in reversed(self.order):
-            found.sort(key=order.key, reverse=order.descending)
-        return found
+            ordered.sort(key=order.key, reverse=order.descending)
+        return ordered
 
     def first(self, rows: Sequence[Counted]) -> list[list[Any]]:
         """The rows that get a number, of rows in their order."""
@@ -182,15 +182,15 @@ class _Passed:
 
 
 def _change(rows: Iterable[Counted], counted: Iterable[tuple[Any, int]]) -> list[Counted]:
-    found = {pack(values): (values, times) for values, times in rows}
+    by_key = {pack(values): (values, times) for values, times in rows}
     for (values,), more in counted:
         name = pack(values)
-        times = found.get(name, (values, 0))[1] + more
+        times = by_key.get(name, (values, 0))[1] + more
         if times > 0:
-            found[name] = values, times
+            by_key[name] = values, times
         else:
-            found.pop(name, None)
-    return list(found.values())
+            by_key.pop(name, None)
+    return list(by_key.values())
 
 
 def _difference(

@@ -51,10 +51,10 @@ class FlinkStage:
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """All that it looks at, in the order in which `over` takes others."""
-        found = [*self.keys]
+        everything = [*self.keys]
         for call in self.calls:
-            found += [one for one in (call.argument, call.condition) if one is not None]
-        return (*found, *(() if self.where is None else (self.where,)))
+            everything += [one for one in (call.argument, call.condition) if one is not None]
+        return (*everything, *(() if self.where is None else (self.where,)))
 
     def over(self, expressions: Iterable[Expression]) -> Self:
         taken = iter(expressions)
@@ -110,14 +110,14 @@ class Intake:
         """
         places: Sequence[int] = range(rows.count)
         if self._where is not None:
-            found = rows.of(self._stage.where, self._where)
-            places = [at for at, value in enumerate(found) if value is True]
+            there = rows.of(self._stage.where, self._where)
+            places = [at for at, value in enumerate(there) if value is True]
         some = rows.take(places)
         pairs = zip(self._stage.keys, self._keys, strict=True)
         groups = self._group.pack_all([some.of(*one) for one in pairs], some.count)
         calls = zip(self._stage.calls, self._arguments, strict=True)
-        given = self._given.pack_all([_arguments(*one, some) for one in calls], some.count)
-        packed = pack_rows([groups, given])
+        arguments = self._given.pack_all([_arguments(*one, some) for one in calls], some.count)
+        packed = pack_rows([groups, arguments])
         return [*packed] if some is rows else spread_out(packed, places, rows.count)
 
 
@@ -136,8 +136,8 @@ def _arguments(call: Aggregate, evaluate: Evaluate, rows: FlinkColumns) -> Seque
     if call.condition is None and call.argument is None:
         return [True] * rows.count
     if call.condition is None and call.counts:
-        found = rows.of(call.argument, evaluate)
-        return [None if value is None else True for value in found]
+        values = rows.of(call.argument, evaluate)
+        return [None if value is None else True for value in values]
     return rows.of(call.argument if call.condition is None else None, evaluate)
 
 

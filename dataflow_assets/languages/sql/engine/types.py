@@ -125,10 +125,10 @@ def as_decimal(one: FlinkType) -> FlinkType:
 
 def common(types: Iterable[FlinkType]) -> FlinkType | None:
     """The type that values of all of them become, as in CASE; None where there is none."""
-    found: FlinkType | None = NULL
+    kind: FlinkType | None = NULL
     for one in types:
-        found = _common(found, one)
-    return found
+        kind = _common(kind, one)
+    return kind
 
 
 def _common(one: FlinkType | None, other: FlinkType) -> FlinkType | None:

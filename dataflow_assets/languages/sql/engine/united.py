@@ -61,10 +61,10 @@ class FlinkRows:
 
     def __call__(self, row: Row) -> Sequence[Row]:
         """Raises RejectedRecord where something cannot be computed."""
-        found = self._unnested(row)
+        rows = self._unnested(row)
         if self._table.selected is None:
-            return found
-        return [self._of(one) for one in found if self._holds(one)]
+            return rows
+        return [self._of(one) for one in rows if self._holds(one)]
 
     def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
         """The same of many rows, and of each that comes out the number of the one that went in.
@@ -75,8 +75,8 @@ class FlinkRows:
         if self._table.selected is None:
             return found, owners
         if self._where is not None:
-            known = found.of(self._table.where, self._where)
-            places = [at for at, value in enumerate(known) if value is True]
+            there = found.of(self._table.where, self._where)
+            places = [at for at, value in enumerate(there) if value is True]
             found, owners = found.take(places), take_places(owners, places)
         pairs = zip(self._table.selected, self._selected, strict=True)
         return FlinkColumns(found.count, [found.of(*one) for one in pairs]), owners

@@ -60,8 +60,8 @@ def unpack_columns(packed: Sequence[bytes], width: int) -> list[list[Any]]:
     """
     head = len(pack([None] * width)) - width
     values = b"".join([one[head:] for one in packed])
-    found = _decode(_LIST + (len(packed) * width).to_bytes(4, "big") + values)
-    return [found[at::width] for at in range(width)]
+    columns = _decode(_LIST + (len(packed) * width).to_bytes(4, "big") + values)
+    return [columns[at::width] for at in range(width)]
 
 
 def _with_large(value: Any) -> Any:
@@ -177,8 +177,8 @@ def _change_nested(kind: FlinkType, change: Callable[[FlinkType], Change]) -> Ch
     each = inner
 
     def changed(value: Sequence[Any]) -> list[Any]:
-        made = each if kind.kind == "ROW" else each * len(value)
-        pairs = zip(made, value, strict=True)
+        members = each if kind.kind == "ROW" else each * len(value)
+        pairs = zip(members, value, strict=True)
         return [None if one is None else to(one) for to, one in pairs]
 
     return changed
@@ -187,8 +187,8 @@ def _change_nested(kind: FlinkType, change: Callable[[FlinkType], Change]) -> Ch
 def _map(key: Change, item: Change) -> Change:
     def changed(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
-        made = [(_or_null(key, one), _or_null(item, other)) for one, other in pairs]
-        return made if isinstance(value, dict) else dict(made)
+        entries = [(_or_null(key, one), _or_null(item, other)) for one, other in pairs]
+        return entries if isinstance(value, dict) else dict(entries)
 
     return changed
 

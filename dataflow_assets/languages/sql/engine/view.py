@@ -104,10 +104,10 @@ class ViewPlan:
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
-        found = next((one for one in self.outputs if one.name == name), None)
-        if found is None:
+        output = next((one for one in self.outputs if one.name == name), None)
+        if output is None:
             return None
-        places = columns(found.expression, self.shared)
+        places = columns(output.expression, self.shared)
         for stage in reversed(self.stages):
             inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
@@ -124,7 +124,7 @@ def _looked_at(stage: FlinkStage) -> Iterator[frozenset[int]]:
     parts: list[tuple[Expression | None, ...]] = [(one,) for one in stage.keys]
     parts += [(one.argument, one.condition) for one in stage.calls]
     for some in parts:
-        found = (columns(one, stage.shared) for one in some if one is not None)
-        yield frozenset[int]().union(*found)
+        places = (columns(one, stage.shared) for one in some if one is not None)
+        yield frozenset[int]().union(*places)
     if isinstance(stage, Ranking):
         yield frozenset[int]().union(*(columns(one, stage.shared) for one in stage.numbered_by))

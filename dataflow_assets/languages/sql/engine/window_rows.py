@@ -77,9 +77,9 @@ class WindowArrivals:
         watermark = max((one for one in marks if one is not None), default=None)
         placed = chain.from_iterable(map(self._windows, rows))
         inside = chain.from_iterable(map(self._unnested, placed))
-        found = [seen for one in inside if (seen := self._intake(one)) is not None]
-        kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
-        return FlinkSeen(key, kept, watermark, late=bool(found) and not kept)
+        seen_rows = [seen for one in inside if (seen := self._intake(one)) is not None]
+        kept = [pack(seen) for seen in seen_rows if seen[0][:FRONT] > self._final]
+        return FlinkSeen(key, kept, watermark, late=bool(seen_rows) and not kept)
 
 
 class _Moment:
@@ -119,10 +119,10 @@ class _Assigned:
             raise RejectedRecord("step", f"{self._windows.kind}: {error}") from None
 
     def _bounds(self, one: tuple[int, int]) -> list[Any]:
-        found = self._known.get(one)
-        if found is None:
+        limits = self._known.get(one)
+        if limits is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            found = bounds(*one, self._zone, local=self._windows.local)
-            self._known[one] = found
-        return found
+            limits = bounds(*one, self._zone, local=self._windows.local)
+            self._known[one] = limits
+        return limits

@@ -113,5 +113,5 @@ def _instant(end: datetime, zone: ZoneInfo) -> int:
 
 
 def _utc(local: datetime, zone: ZoneInfo) -> datetime:
-    found = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
-    return max(found)
+    moments = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    return max(moments)

@@ -53,7 +53,7 @@ def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
         begin(table, notes),
         end(table, notes),
     )
-    given = {
+    config = {
         **reached,
         **fields,
         "topic": table.text("topic"),
@@ -61,8 +61,8 @@ def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
         "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
-    made = _make(KafkaSource, given, table, notes)
-    return made and made.reading(TableReader(table.layouts), first, last)
+    built = _make(KafkaSource, config, table, notes)
+    return built and built.reading(TableReader(table.layouts), first, last)
 
 
 def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
@@ -83,9 +83,9 @@ def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
     if table.text("sink.partitioner", "default") != "default":
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
-    made = _make(KafkaSink, given, table, notes)
+    built = _make(KafkaSink, given, table, notes)
     folded = table.buffer.rows if table.buffer else 0
-    return made and made.writing(TableWriter(table.layouts, folded))
+    return built and built.writing(TableWriter(table.layouts, folded))
 
 
 def _connection(table: FlinkDeclared, notes: Notes) -> dict[str, Any]:
@@ -97,25 +97,25 @@ def _connection(table: FlinkDeclared, notes: Notes) -> dict[str, Any]:
         _check_property(key, table, document, notes)
     where = (document, "bootstrap.servers")
     brokers = [part.strip() for part in document.value.get("bootstrap.servers", "").split(",")]
-    found = [_BROKER.fullmatch(part) for part in brokers if part]
-    if not all(found) or not found:
+    matches = [_BROKER.fullmatch(part) for part in brokers if part]
+    if not all(matches) or not matches:
         notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
     return {
-        "brokers": tuple(match[1] for match in found if match),
+        "brokers": tuple(match[1] for match in matches if match),
         **security(told, notes, where),
     }
 
 
 def _without_prefix(table: FlinkDeclared) -> Document:
     """The client's properties by their own keys, in their own places."""
-    given = {
+    properties = {
         key.removeprefix(PROPERTIES): one.value
         for key, one in table.options.items()
         if key.startswith(PROPERTIES)
     }
     places: dict[Path, Place] = {(): table.document.places[()]}
-    places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in given}
-    return Document(table.document.file, given, places)
+    places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in properties}
+    return Document(table.document.file, properties, places)
 
 
 def _check_property(key: str, table: FlinkDeclared, document: Document, notes: Notes) -> None:
@@ -129,14 +129,14 @@ def _check_property(key: str, table: FlinkDeclared, document: Document, notes: N
         if document.value[key].strip() != "read_committed":
             notes.note(where, "has no effect: only committed records are read")
         return
-    found = entry(key, *_PROPERTIES)
-    if found is not None and found.verdict == "refused":
-        notes.wrong(where, found.says, key=True)
-    elif found is not None and found.verdict == "ignored":
+    key_entry = entry(key, *_PROPERTIES)
+    if key_entry is not None and key_entry.verdict == "refused":
+        notes.wrong(where, key_entry.says, key=True)
+    elif key_entry is not None and key_entry.verdict == "ignored":
         notes.idle(where)
-    elif found is None:
-        said = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
-        notes.note(where, f"has no effect: {said}")
+    elif key_entry is None:
+        reason = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
+        notes.note(where, f"has no effect: {reason}")
 
 
 def _check_reset(table: FlinkDeclared, where: Where, notes: Notes) -> None:

@@ -45,26 +45,26 @@ class FileState(StatementNotes):
         unusable = {
             name: _unusable(name, one) for name, one in others.items() if name not in tables
         }
-        known = {name: one for name, one in self.tables.items() if name not in self.broken}
+        sound = {name: one for name, one in self.tables.items() if name not in self.broken}
         views = {name: one for name, one in self.views.items() if name not in self.broken}
-        return FlinkCatalog(tables | known, views, frozenset(self.broken), unusable)
+        return FlinkCatalog(tables | sound, views, frozenset(self.broken), unusable)
 
 
 def _unusable(name: str, found: Sequence[tuple[str, FlinkDeclared | None]]) -> str:
     files = ", ".join(sorted(file for file, _ in found))
     if len(found) == 1:
         return f"{name} is declared in {files}, which has findings about it"
-    said = f"several files of this folder declare {name}: {files}"
-    return f"{said}; declare it in this one, or in one of them"
+    reason = f"several files of this folder declare {name}: {files}"
+    return f"{reason}; declare it in this one, or in one of them"
 
 
 def declare(one: FlinkCreateTable | View, state: FileState) -> None:
     """Takes a table or view for the statements behind it; mistakes are findings."""
-    known = one.name in state.written or one.name in state.views
+    is_taken = one.name in state.written or one.name in state.views
     kind = "table" if isinstance(one, FlinkCreateTable) else "view"
-    if known and one.if_not_exists:
+    if is_taken and one.if_not_exists:
         return
-    if known:
+    if is_taken:
         state.wrong(f"{kind} {one.name}", one.place, "is declared twice in this file")
         state.broken.add(one.name)
         return
@@ -81,13 +81,13 @@ def declare(one: FlinkCreateTable | View, state: FileState) -> None:
         state.broken.add(one.name)
         return
     state.written[one.name] = table
-    found = declare_table(table, state.file, state.notes)
-    if found is None:
+    declared = declare_table(table, state.file, state.notes)
+    if declared is None:
         state.broken.add(one.name)
         return
-    state.tables[one.name] = found
+    state.tables[one.name] = declared
     try:
-        found.scope(environment_of(state.settings))
+        declared.scope(environment_of(state.settings))
     except Unreadable as error:
         state.wrong(f"table {one.name}", error.place, error.message)
         state.broken.add(one.name)
@@ -107,7 +107,7 @@ def _with_like(table: FlinkCreateTable, state: FileState) -> FlinkCreateTable:
 @contextmanager
 def naming(named: Sequence[View], state: FileState) -> Iterator[None]:
     """The queries of a WITH have names in its statement alone, which hide those of the file."""
-    known = state.views, state.broken
+    views = state.views, state.broken
     state.views, state.broken = copy(state.views), copy(state.broken)
     try:
         own = set[str]()
@@ -120,7 +120,7 @@ def naming(named: Sequence[View], state: FileState) -> Iterator[None]:
             _keep(one, rows, state)
         yield
     finally:
-        state.views, state.broken = known
+        state.views, state.broken = views
 
 
 def _rows(view: View, state: FileState) -> tuple[Relation, ...]:

@@ -30,8 +30,8 @@ class Given:
 
     def text(self, key: str) -> str | None:
         """The value of an option; None: it is not given."""
-        found = self.options.get(key)
-        return None if found is None else found.value
+        option = self.options.get(key)
+        return None if option is None else option.value
 
     def wrong(self, key: str, message: str) -> None:
         """Keeps what is wrong with an option."""
@@ -39,13 +39,13 @@ class Given:
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
         """A value that is one of a few."""
-        found = self.text(key)
-        if found is None:
+        text = self.text(key)
+        if text is None:
             return default
-        if found not in allowed:
-            self.wrong(key, suggest(found, allowed))
+        if text not in allowed:
+            self.wrong(key, suggest(text, allowed))
             return default
-        return found
+        return text
 
     def truth(self, key: str) -> bool:
         """A value that is true or false, by default false."""
@@ -53,21 +53,21 @@ class Given:
 
     def delimiter(self, key: str) -> str | None:
         """The one option of CSV in which Flink reads Java's escapes."""
-        found = self.text(key)
-        if found is not None:
-            made = _ESCAPE.sub(_unescape, found)
-            if len(made) == 1 and made not in "\r\n":
-                return made
+        text = self.text(key)
+        if text is not None:
+            unescaped = _ESCAPE.sub(_unescape, text)
+            if len(unescaped) == 1 and unescaped not in "\r\n":
+                return unescaped
         return self.character(key, ",")
 
     def character(self, key: str, default: str | None) -> str | None:
-        found = self.text(key)
-        if found is None:
+        text = self.text(key)
+        if text is None:
             return default
-        if len(found) != 1 or found in "\r\n":
+        if len(text) != 1 or text in "\r\n":
             self.wrong(key, "must be one character, and not the end of a line")
             return default
-        return found
+        return text
 
 
 def _unescape(found: re.Match[str]) -> str:
@@ -121,8 +121,8 @@ def _raw(given: Given, start: str) -> dict[str, Any]:
     except (LookupError, ValueError):
         given.wrong(f"{start}.charset", "is not known")
     order = ("big-endian", "little-endian")
-    found = given.choice(f"{start}.endianness", order, "big-endian")
-    return {"charset": charset, "endianness": found.removesuffix("-endian")}
+    endianness = given.choice(f"{start}.endianness", order, "big-endian")
+    return {"charset": charset, "endianness": endianness.removesuffix("-endian")}
 
 
 def _avro(_: Given, __: str) -> dict[str, Any]:

@@ -47,10 +47,10 @@ class Grouping(Scope):
         if all(isinstance(one, FlinkColumn) for one in self.keys):
             return None
         try:
-            found = bound(node, self.inner)
+            expression = bound(node, self.inner)
         except Unreadable:
             return None  # something in it is an aggregate, or wrong: its parts tell
-        return self._column(found) if found in self.keys else None
+        return self._column(expression) if expression in self.keys else None
 
     def _key(self, found: Expression, node: FlinkName) -> Expression:
         if found not in self.keys:
@@ -78,11 +78,11 @@ def aggregate(node: Invoked, scope: Scope) -> Aggregate:
     if condition is not None and condition.type.kind not in ("BOOLEAN", "NULL"):
         message = f"FILTER takes a condition, not {condition.type}"
         raise Unreadable(_place(node.condition, node), message)
-    given = FlinkType("BOOLEAN") if argument is None else argument.type
-    if node.distinct and has_map(given):
-        raise Unreadable(node.place, f"{node.name}: {given} cannot be compared")
+    argument_type = FlinkType("BOOLEAN") if argument is None else argument.type
+    if node.distinct and has_map(argument_type):
+        raise Unreadable(node.place, f"{node.name}: {argument_type} cannot be compared")
     try:
-        kind = result_of(node.name, given)
+        kind = result_of(node.name, argument_type)
     except ValueError as error:
         raise Unreadable(node.place, f"{node.name}: {error}") from None
     return Aggregate(node.name, kind, argument, node.distinct, condition)
@@ -134,11 +134,11 @@ def grouping(select: Select, scope: Scope) -> Grouping:
     """The scope behind GROUP BY. Raises Unreadable."""
     keys: list[Expression] = []
     for node in select.groups or ():
-        found = bound(node, scope)
-        if has_map(found.type):
-            raise Unreadable(node.place, f"GROUP BY: {found.type} cannot be compared")
-        if found not in keys:
-            keys.append(found)
+        expression = bound(node, scope)
+        if has_map(expression.type):
+            raise Unreadable(node.place, f"GROUP BY: {expression.type} cannot be compared")
+        if expression not in keys:
+            keys.append(expression)
     return Grouping((), scope.tables, scope.environment, scope, tuple(keys))
 
 

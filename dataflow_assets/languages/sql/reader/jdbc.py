@@ -32,20 +32,20 @@ _PARAMETERS: Mapping[str, str] = {
 def jdbc(table: FlinkDeclared, notes: Notes) -> LoginSink | None:
     """The table as a sink; None where `notes` has got the reason."""
     before = len(notes.findings)
-    found = _URL.fullmatch(table.text("url"))
-    if found is None:
+    match = _URL.fullmatch(table.text("url"))
+    if match is None:
         message = "must be jdbc:postgresql://host:port/database; other databases are not supported"
         notes.wrong((table.document, "url"), message, key="url" not in table.options)
     if not table.text("table-name"):
         notes.wrong((table.document, "table-name"), "is required: the table", key=True)
-    given = dict(parse_qsl(found["rest"] or "")) if found else {}
-    login = _login(table, given, notes)
-    parameters = _parameters(table, given, notes)
-    if found is None or len(notes.findings) > before:
+    url_parameters = dict(parse_qsl(match["rest"] or "")) if match else {}
+    login = _login(table, url_parameters, notes)
+    parameters = _parameters(table, url_parameters, notes)
+    if match is None or len(notes.findings) > before:
         return None
     user = f"{quote(login.pop('user'), safe='')}@" if login.get("user") else ""
     query = f"?{urlencode(parameters)}" if parameters else ""
-    address = f"postgresql://{user}{found['hosts']}/{found['database']}{query}"
+    address = f"postgresql://{user}{match['hosts']}/{match['database']}{query}"
     return _make(table, {"connection_string": SecretStr(address), **login}, notes)
 
 

@@ -25,16 +25,16 @@ def prune(
         over: what is computed over the last one.
     """
     found: list[FlinkStage] = []
-    given = list(over)
+    expressions = list(over)
     for stage in reversed(stages):
-        kept, places = _without_unused(stage, given)
-        moving = over_others(given, places)
+        kept, places = _without_unused(stage, expressions)
+        moving = over_others(expressions, places)
         if found:
             found[-1] = found[-1].over(moving)
         else:
             over = moving
         found.append(kept)
-        given = list(kept.expressions)
+        expressions = list(kept.expressions)
     return tuple(reversed(found)), tuple(over)
 
 
@@ -50,12 +50,12 @@ def _without_unused(
     ordered = {one.at for one in stage.order}
     kept = [at for at in range(len(stage.calls)) if at in ordered or first + at in used]
     new = {at: number for number, at in enumerate(kept)}
-    made = replace(
+    pruned = replace(
         stage,
         calls=tuple(stage.calls[at] for at in kept),
         order=tuple(replace(one, at=new[one.at]) for one in stage.order),
     )
     places = {at: at for at in range(first)}
     places |= {first + at: first + number for at, number in new.items()}
-    places[stage.number_at] = made.number_at
-    return made, {at: FlinkColumn(types[at], place) for at, place in places.items()}
+    places[stage.number_at] = pruned.number_at
+    return pruned, {at: FlinkColumn(types[at], place) for at, place in places.items()}

@@ -63,13 +63,13 @@ class FlinkArrival:
 
 def numbering(select: Select, scope: Scope) -> Numbering | None:
     """That of a SELECT; None where there is none. Raises Unreadable."""
-    found = [one.node for one in select.items if isinstance(one.node, FlinkNumbered)]
-    if not found:
+    numbers = [one.node for one in select.items if isinstance(one.node, FlinkNumbered)]
+    if not numbers:
         return None
-    if len(found) > 1:
+    if len(numbers) > 1:
         message = "a second ROW_NUMBER() in one SELECT: write it in a SELECT around this one"
-        raise Unreadable(found[1].place, message)
-    (node,) = found
+        raise Unreadable(numbers[1].place, message)
+    (node,) = numbers
     partition = [_comparable(one, scope, "PARTITION BY") for one in node.partition]
     order = [(_orderable(one.node, scope), one.descending, one.nulls_first) for one in node.order]
     different: list[Expression] = []
@@ -78,18 +78,20 @@ def numbering(select: Select, scope: Scope) -> Numbering | None:
 
 
 def _comparable(node: Node, scope: Scope, clause: str) -> Expression:
-    found = bound(node, scope)
-    if has_map(found.type):
-        raise Unreadable(node.place, f"{clause}: {found.type} cannot be compared")
-    return found
+    expression = bound(node, scope)
+    if has_map(expression.type):
+        raise Unreadable(node.place, f"{clause}: {expression.type} cannot be compared")
+    return expression
 
 
 def _orderable(node: Node, scope: Scope) -> Expression:
-    found = bound(node, scope)
-    if found.type.items or found.type.kind == "NULL":
-        message = f"ORDER BY: {found.type} has no order; allowed: numbers, texts, times, booleans"
+    expression = bound(node, scope)
+    if expression.type.items or expression.type.kind == "NULL":
+        message = (
+            f"ORDER BY: {expression.type} has no order; allowed: numbers, texts, times, booleans"
+        )
         raise Unreadable(node.place, message)
-    return found
+    return expression
 
 
 def ranking(

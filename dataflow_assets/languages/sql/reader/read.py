@@ -109,14 +109,14 @@ def _read_statement(one: Statement, state: FileState) -> list[Reading]:
     else:
         before = len(state.notes.findings)
         with naming(one.named, state):
-            found = [flow for part in one.parts for flow in _flows_of(part, state)]
+            flows = [flow for part in one.parts for flow in _flows_of(part, state)]
         # Half of a UNION would be a table that lacks rows.
         if len(state.notes.findings) > before:
             return []
         if cause := next((place for place in state.unclear if place < one.place), None):
             state.leave_out(f"INSERT INTO {one.table}", one.place, cause)
             return []
-        return found
+        return flows
     return []
 
 
@@ -141,10 +141,10 @@ def _flow_of(
     before = len(state.notes.findings)
     try:
         if relation.stages:
-            made: FlinkPlan | ViewPlan = views.view(insert, relation, target, state.settings)
+            flow_plan: FlinkPlan | ViewPlan = views.view(insert, relation, target, state.settings)
         else:
-            made = plan(insert, relation, target, state.settings)
-        check_apart(insert, made, state.made.setdefault(target.name, []))
+            flow_plan = plan(insert, relation, target, state.settings)
+        check_apart(insert, flow_plan, state.made.setdefault(target.name, []))
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -158,16 +158,16 @@ def _flow_of(
     state.flows[name] = insert.query.place
     for table in relation.tables:
         _check_group(insert, table, state)
-    found = [ends.source(table, name, state.notes) for table in relation.tables]
-    sources = [one for one in found if one is not None]
+    kafka_sources = [ends.source(table, name, state.notes) for table in relation.tables]
+    sources = [one for one in kafka_sources if one is not None]
     sink = ends.sink(target, state.notes)
     if sink is not None and any(loops(one, sink, one.address(), sink.address()) for one in sources):
         message = f"the flow reads what it writes: {sink.address().name} is also its source"
         state.wrong(what, insert.table_place, message)
-    if sink is None or len(sources) < len(found) or len(state.notes.findings) > before:
+    if sink is None or len(sources) < len(kafka_sources) or len(state.notes.findings) > before:
         return
     try:
-        step, reads = _steps(insert, sources, made, state)
+        step, reads = _steps(insert, sources, flow_plan, state)
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -177,11 +177,11 @@ def _flow_of(
         name=name,
         source=reads,
         branches=(Branch(sink),),
-        policies=_policies(state, target, made),
+        policies=_policies(state, target, flow_plan),
         transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
-        hash=_hash(insert, (*relation.tables, target), made, state.settings),
+        hash=_hash(insert, (*relation.tables, target), flow_plan, state.settings),
         suspended=state.settings.get("dataflow.suspended") == "true",
         language="sql",
     )

@@ -32,20 +32,20 @@ def read_expression(cursor: Cursor) -> Node:
 
 def _operands(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) -> Node:
     """Operands with operators of one level between them, from left to right."""
-    found = operand(cursor)
+    node = operand(cursor)
     while cursor.next.says(*operators):
         token = cursor.take()
         name = token.text.upper()
         flat = name in _FLAT  # a long list of conditions is not a deep one
-        given = [found]
-        if flat and isinstance(found, Invoked) and found.name == name:
-            given = [*found.arguments]
-        given.append(operand(cursor))
+        nodes = [node]
+        if flat and isinstance(node, Invoked) and node.name == name:
+            nodes = [*node.arguments]
+        nodes.append(operand(cursor))
         while flat and cursor.next.says(name):
             token = cursor.take()
-            given.append(operand(cursor))
-        found = Invoked(token.place, name, tuple(given))
-    return found
+            nodes.append(operand(cursor))
+        node = Invoked(token.place, name, tuple(nodes))
+    return node
 
 
 def _or(cursor: Cursor) -> Node:
@@ -64,24 +64,24 @@ def _not(cursor: Cursor) -> Node:
 
 
 def _predicate(cursor: Cursor) -> Node:
-    found = _sum(cursor)
+    node = _sum(cursor)
     while True:
         token = cursor.next
         if token.says("=", "<>", "!=", "<", "<=", ">", ">="):
             cursor.take()
             name = "<>" if token.text == "!=" else token.text
-            found = Invoked(token.place, name, (found, _sum(cursor)))
+            node = Invoked(token.place, name, (node, _sum(cursor)))
         elif token.says("IS"):
             cursor.take()
-            found = _is(cursor, token.place, found)
+            node = _is(cursor, token.place, node)
         elif token.says("BETWEEN", "IN", "LIKE") or (
             token.says("NOT") and cursor.ahead(1).says("BETWEEN", "IN", "LIKE")
         ):
             negated = cursor.takes("NOT")
-            found = _test(cursor, found)
-            found = Invoked(token.place, "NOT", (found,)) if negated else found
+            node = _test(cursor, node)
+            node = Invoked(token.place, "NOT", (node,)) if negated else node
         else:
-            return found
+            return node
 
 
 def _is(cursor: Cursor, place: Place, given: Node) -> Node:
@@ -93,8 +93,8 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
     if word == "JSON":
         kind = cursor.take().text if cursor.next.says("VALUE", "SCALAR", "ARRAY", "OBJECT") else ""
         word = f"JSON {kind.upper() or 'VALUE'}"
-    found = Invoked(place, f"IS {word}", (given,))
-    return Invoked(place, "NOT", (found,)) if negated else found
+    node = Invoked(place, f"IS {word}", (given,))
+    return Invoked(place, "NOT", (node,)) if negated else node
 
 
 def _test(cursor: Cursor, given: Node) -> Node:
@@ -175,15 +175,15 @@ def _brackets(cursor: Cursor) -> Node:
     cursor.take()
     if cursor.sees("SELECT"):
         cursor.fail(refusal(_SUBQUERY))
-    found = read_expression(cursor)
+    node = read_expression(cursor)
     if cursor.sees(","):
-        items = [found]
+        items = [node]
         while cursor.takes(","):
             items.append(read_expression(cursor))
         cursor.expect(")")
-        return Invoked(found.place, "ROW", tuple(items))
+        return Invoked(node.place, "ROW", tuple(items))
     cursor.expect(")")
-    return found
+    return node
 
 
 def _special(cursor: Cursor) -> Node | None:

@@ -28,7 +28,7 @@ def read_function(cursor: Cursor, token: Token, read: Read, operand: Read) -> No
     name = token.text.upper()
     cursor.expect("(")
     if name in ("EXTRACT", "TRIM", "POSITION", "SUBSTRING", "FLOOR", "CEIL", "CEILING"):
-        found = _with_words(cursor, token.place, name, read, operand)
+        node = _with_words(cursor, token.place, name, read, operand)
     elif name in ("TIMESTAMPADD", "TIMESTAMPDIFF"):
         unit = read_unit(cursor, UNITS)
         cursor.expect(",")
@@ -36,12 +36,12 @@ def read_function(cursor: Cursor, token: Token, read: Read, operand: Read) -> No
         cursor.expect(",")
         third = read(cursor)
         cursor.expect(")")
-        found = Invoked(token.place, name, (unit, second, third))
+        node = Invoked(token.place, name, (unit, second, third))
     elif name in JSON:
-        found = read_json(cursor, token.place, name, read)
+        node = read_json(cursor, token.place, name, read)
     else:
-        found = _plain(cursor, token.place, name, read)
-    return found
+        node = _plain(cursor, token.place, name, read)
+    return node
 
 
 def _plain(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
@@ -53,8 +53,8 @@ def _plain(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
         cursor.expect("WHERE")
         condition = read(cursor)
         cursor.expect(")")
-    found = Invoked(place, name, arguments, distinct, condition)
-    return read_over(cursor, found, read) if cursor.sees("OVER") else found
+    node = Invoked(place, name, arguments, distinct, condition)
+    return read_over(cursor, node, read) if cursor.sees("OVER") else node
 
 
 def _with_words(cursor: Cursor, place: Place, name: str, read: Read, operand: Read) -> Node:
@@ -82,11 +82,11 @@ def _trim(cursor: Cursor, read: Read) -> tuple[Node, ...]:
     way = "BOTH"
     if cursor.next.says("BOTH", "LEADING", "TRAILING"):
         way = cursor.take().text.upper()
-    said = Literal(place, STRING, way)
+    side = Literal(place, STRING, way)
     if cursor.takes("FROM"):
-        return said, blank, read(cursor)
+        return side, blank, read(cursor)
     first = read(cursor)
-    return (said, first, read(cursor)) if cursor.takes("FROM") else (said, blank, first)
+    return (side, first, read(cursor)) if cursor.takes("FROM") else (side, blank, first)
 
 
 def _substring(cursor: Cursor, read: Read) -> tuple[Node, ...]:
@@ -101,22 +101,22 @@ def _substring(cursor: Cursor, read: Read) -> tuple[Node, ...]:
 
 def _to_unit(cursor: Cursor, place: Place, name: str, read: Read) -> Node:
     """FLOOR and CEIL of a number, or TO a unit."""
-    given = read(cursor)
+    inner = read(cursor)
     if cursor.takes("TO"):
         unit = read_unit(cursor, UNITS)
         cursor.expect(")")
-        return Invoked(place, f"{name} TO", (given, unit))
+        return Invoked(place, f"{name} TO", (inner, unit))
     cursor.expect(")")
-    return Invoked(place, name, (given,))
+    return Invoked(place, name, (inner,))
 
 
 def read_case(cursor: Cursor, read: Read) -> Node:
     place = cursor.take().place
-    given = None if cursor.sees("WHEN") else read(cursor)
+    value = None if cursor.sees("WHEN") else read(cursor)
     arms: list[Node] = []
     while cursor.takes("WHEN"):
         test = read(cursor)
-        arms.append(test if given is None else Invoked(test.place, "=", (given, test)))
+        arms.append(test if value is None else Invoked(test.place, "=", (value, test)))
         cursor.expect("THEN")
         arms.append(read(cursor))
     if not arms:
@@ -129,11 +129,11 @@ def read_case(cursor: Cursor, read: Read) -> Node:
 def read_cast(cursor: Cursor, read: Read) -> Node:
     token = cursor.take()
     cursor.expect("(")
-    given = read(cursor)
+    value = read(cursor)
     cursor.expect("AS")
     wanted, _ = read_type(cursor)
     cursor.expect(")")
-    return Casting(token.place, given, wanted, tries=token.says("TRY_CAST"))
+    return Casting(token.place, value, wanted, tries=token.says("TRY_CAST"))
 
 
 def read_collection(cursor: Cursor, read: Read) -> Node:

@@ -33,8 +33,8 @@ def _join(cursor: Cursor) -> FlinkUnnestedJoin:
     if not ahead.sees("UNNEST"):
         cursor.fail(refusal("LATERAL" if lateral else "a join"))
     if kind not in (*_WITHOUT_ON, *_WITH_ON):
-        said = " ".join(kind)
-        cursor.fail(f"{said} UNNEST is not supported: write CROSS JOIN, or LEFT JOIN with ON TRUE")
+        words = " ".join(kind)
+        cursor.fail(f"{words} UNNEST is not supported: write CROSS JOIN, or LEFT JOIN with ON TRUE")
     cursor.move(ahead)
     return _unnest(cursor, kind)
 
@@ -42,27 +42,27 @@ def _join(cursor: Cursor) -> FlinkUnnestedJoin:
 def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> FlinkUnnestedJoin:
     place = cursor.expect("UNNEST").place
     cursor.expect("(")
-    given = read_expression(cursor)
+    array = read_expression(cursor)
     if cursor.sees(","):
         cursor.fail("UNNEST takes one array or map: write a join for each of them")
     cursor.expect(")")
     numbered = cursor.takes("WITH", "ORDINALITY")
     alias = read_alias(cursor)
-    named = alias is not None and cursor.sees("(")
-    columns = cursor.list_of(lambda it: it.name("a column")) if named else ()
+    has_names = alias is not None and cursor.sees("(")
+    columns = cursor.list_of(lambda it: it.name("a column")) if has_names else ()
     outer = kind in _OUTER
     condition = _condition(cursor, outer=outer) if kind in _WITH_ON else None
-    return FlinkUnnestedJoin(place, given, alias, columns, outer, numbered, condition)
+    return FlinkUnnestedJoin(place, array, alias, columns, outer, numbered, condition)
 
 
 def _condition(cursor: Cursor, *, outer: bool) -> Node | None:
     if not cursor.takes("ON"):
         cursor.fail(f"expected ON, found {cursor.next}: write ON TRUE")
     place = cursor.place
-    found = read_expression(cursor)
-    if isinstance(found, Literal) and found.value is True:
+    node = read_expression(cursor)
+    if isinstance(node, Literal) and node.value is True:
         return None
     if outer:
         message = "LEFT JOIN UNNEST takes ON TRUE alone: write the condition into WHERE"
         raise Unreadable(place, message)
-    return found
+    return node

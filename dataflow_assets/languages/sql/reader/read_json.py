@@ -71,8 +71,8 @@ def _behavior(
             return None
         cursor.move(ahead)
         return "DEFAULT", default
-    found = _behaviour(cursor, allowed, what)
-    return None if found is None else (found, Literal(place, NULL, None))
+    behaviour = _behaviour(cursor, allowed, what)
+    return None if behaviour is None else (behaviour, Literal(place, NULL, None))
 
 
 def _behaviour(cursor: Cursor, allowed: tuple[tuple[str, ...], ...], what: str) -> str | None:
@@ -95,11 +95,11 @@ def _query(cursor: Cursor) -> list[Node]:
 def _wrapper(cursor: Cursor) -> str:
     if not cursor.next.says("WITH", "WITHOUT"):
         return "NEVER"
-    found = "ALWAYS" if cursor.take().says("WITH") else "NEVER"
-    if found == "ALWAYS" and cursor.takes("CONDITIONAL"):
-        found = "CONDITIONAL"
+    word = "ALWAYS" if cursor.take().says("WITH") else "NEVER"
+    if word == "ALWAYS" and cursor.takes("CONDITIONAL"):
+        word = "CONDITIONAL"
     else:
         cursor.takes("UNCONDITIONAL")
     cursor.takes("ARRAY")
     cursor.expect("WRAPPER")
-    return found
+    return word

@@ -41,18 +41,18 @@ _OF_ARRAYS = ("UNNEST", "LATERAL")
 
 def read_query(cursor: Cursor) -> Query:
     """A query. Raises Unreadable where nothing behind a place can be understood."""
-    found = read_united(cursor)
-    return found[0] if len(found) == 1 else United(found[0].place, found)
+    query = read_united(cursor)
+    return query[0] if len(query) == 1 else United(query[0].place, query)
 
 
 def read_united(cursor: Cursor) -> tuple[Select, ...]:
     """Queries, between which UNION ALL is. Raises Unreadable."""
-    found = _brackets(cursor)
+    query = _brackets(cursor)
     while cursor.takes("UNION", "ALL"):
-        found += _brackets(cursor)
+        query += _brackets(cursor)
     if cursor.next.says(*_SETS):
         cursor.fail(refusal(cursor.next.text.upper()))
-    return found
+    return query
 
 
 def _brackets(cursor: Cursor) -> tuple[Select, ...]:
@@ -62,9 +62,9 @@ def _brackets(cursor: Cursor) -> tuple[Select, ...]:
         cursor.fail(refusal("VALUES"))
     if not cursor.takes("("):
         return (_select(cursor),)
-    found = read_united(cursor)
+    query = read_united(cursor)
     cursor.expect(")")
-    return found
+    return query
 
 
 def _select(cursor: Cursor) -> Select:
@@ -168,8 +168,8 @@ def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
 
 def _aggregates(node: Node) -> Iterator[tuple[Place, str]]:
     if not isinstance(node, Invoked):
-        given = getattr(node, "given", None)
-        yield from _aggregates(given) if given is not None else ()
+        inner = getattr(node, "given", None)
+        yield from _aggregates(inner) if inner is not None else ()
         return
     if node.name in NO_AGGREGATES:
         yield node.place, refused_aggregate(node.name, AGGREGATES)

@@ -58,22 +58,22 @@ def _table(cursor: Cursor) -> FlinkReference:
     _argument_name(cursor, "DATA")
     place = cursor.expect("TABLE").place
     bracket = cursor.takes("(")
-    found = FlinkReference(place, qualified_name(cursor))
+    table = FlinkReference(place, qualified_name(cursor))
     if bracket:
         cursor.expect(")")
     if cursor.sees("PARTITION"):
         cursor.fail(f"PARTITION BY is of SESSION alone, and {refusal('SESSION')}")
     cursor.expect(",")
-    return found
+    return table
 
 
 def _column(cursor: Cursor) -> FlinkName:
     _argument_name(cursor, "TIMECOL")
     cursor.expect("DESCRIPTOR")
     cursor.expect("(")
-    found = FlinkName(cursor.place, (cursor.name("a column"),))
+    column = FlinkName(cursor.place, (cursor.name("a column"),))
     cursor.expect(")")
-    return found
+    return column
 
 
 def _intervals(cursor: Cursor, kind: str) -> Mapping[str, Literal]:

@@ -22,13 +22,13 @@ def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
     starts = list(_starts(table))
     if not starts:
         return None
-    found = [_url(table, start, notes) for start in starts]
-    if len(set(found)) > 1:
+    urls = [_url(table, start, notes) for start in starts]
+    if len(set(urls)) > 1:
         message = "must be the registry of the other one: a table has one schema registry"
         notes.wrong((table.document, f"{starts[1]}.url"), message)
-    if None in found or len(set(found)) > 1:
+    if None in urls or len(set(urls)) > 1:
         return None
-    given: dict[str, Any] = {"url": found[0]}
+    given: dict[str, Any] = {"url": urls[0]}
     for start in starts:
         given |= _login(table, start, notes)
     try:
@@ -40,10 +40,10 @@ def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
 
 def _starts(table: FlinkDeclared) -> Iterator[str]:
     for name, start in (("value.format", "value."), ("key.format", "key."), ("format", "")):
-        found = table.text(name)
-        named = found in (CONFLUENT, DEBEZIUM_CONFLUENT)
-        if named and (name != "format" or table.connector == KAFKA):
-            yield f"{start}{found}"
+        value_format = table.text(name)
+        is_confluent = value_format in (CONFLUENT, DEBEZIUM_CONFLUENT)
+        if is_confluent and (name != "format" or table.connector == KAFKA):
+            yield f"{start}{value_format}"
 
 
 def _url(table: FlinkDeclared, start: str, notes: Notes) -> str | None:

@@ -97,12 +97,14 @@ class FlinkCatalog:
     """By the name of a table of another file why it cannot be used."""
 
     def table(self, name: str, place: Place) -> FlinkDeclared:
-        found = self.tables.get(name)
-        if found is not None:
-            return found
+        declared = self.tables.get(name)
+        if declared is not None:
+            return declared
         if name in self.broken:
             raise Unreadable(place, f"{name} has findings of its own")
         if name in self.unusable:
             raise Unreadable(place, self.unusable[name])
-        known = suggest(name, [*self.tables, *self.views])
-        raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")
+        advice = suggest(name, [*self.tables, *self.views])
+        raise Unreadable(
+            place, f"no table {name} above, or in another file of the folder; {advice}"
+        )

@@ -47,8 +47,8 @@ def end(table: FlinkDeclared, notes: Notes) -> End | None:
     key = f"{_BOUNDED}.mode"
     mode = table.text(key, "unbounded")
     if mode not in _ENDS:
-        said = "is where a flow begins: end at a time, or at offsets; " if "group" in mode else ""
-        notes.wrong((table.document, key), f"{said}{suggest(mode, _ENDS)}")
+        reason = "is where a flow begins: end at a time, or at offsets; " if "group" in mode else ""
+        notes.wrong((table.document, key), f"{reason}{suggest(mode, _ENDS)}")
         return None
     if mode == "latest-offset":
         message = "each run reads what is there when the run begins: `dataflow run` ends then"
@@ -82,9 +82,9 @@ def _millis(table: FlinkDeclared, key: str, notes: Notes) -> int | None:
 
 def _offsets(table: FlinkDeclared, key: str, notes: Notes) -> dict[int, int] | None:
     text = table.text(key)
-    found = [_OFFSET.fullmatch(part) for part in text.split(";") if part.strip()]
-    pairs = [(int(one[1]), int(one[2])) for one in found if one]
-    if len(pairs) < len(found) or not pairs or len(dict(pairs)) < len(pairs):
+    matches = [_OFFSET.fullmatch(part) for part in text.split(";") if part.strip()]
+    pairs = [(int(one[1]), int(one[2])) for one in matches if one]
+    if len(pairs) < len(matches) or not pairs or len(dict(pairs)) < len(pairs):
         message = "must be partition:0,offset:42;partition:1,offset:300, each partition once"
         notes.wrong((table.document, key), message, key=not text)
         return None

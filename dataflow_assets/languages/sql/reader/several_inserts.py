@@ -94,9 +94,9 @@ def _constants(made: FlinkPlan | ViewPlan) -> Iterator[tuple[str, FlinkConstant]
     stages = made.stages if isinstance(made, ViewPlan) else ()
     known: Known = {}
     for one in made.outputs:
-        found = _constant(one.expression, made.shared, stages, known) if one.key else None
-        if found is not None:
-            yield one.name, found
+        constant = _constant(one.expression, made.shared, stages, known) if one.key else None
+        if constant is not None:
+            yield one.name, constant
 
 
 def _constant(
@@ -127,22 +127,24 @@ def _compute(
         inner = _passed_on(stages[-1]).get(one.at) if stages else None
         return None if inner is None else _constant(inner, stages[-1].shared, stages[:-1], known)
     results = [_constant(inner, shared, stages, known) for inner in operands(one)]
-    given = [inner for inner in results if inner is not None]
-    if len(given) < len(results) or not lasting(one):
+    constants = [inner for inner in results if inner is not None]
+    if len(constants) < len(results) or not lasting(one):
         return None
-    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *given)):
+    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *constants)):
         return None
     if isinstance(one, CastTo):
-        return _evaluate(replace(one, given=given[0]))
-    return _evaluate(replace(one, arguments=tuple(given))) if isinstance(one, FlinkCall) else None
+        return _evaluate(replace(one, given=constants[0]))
+    return (
+        _evaluate(replace(one, arguments=tuple(constants))) if isinstance(one, FlinkCall) else None
+    )
 
 
 def _passed_on(stage: FlinkStage) -> Mapping[int, Expression]:
-    found = dict(enumerate(stage.keys))
+    keys = dict(enumerate(stage.keys))
     if isinstance(stage, Ranking):
         arguments = enumerate((one.argument for one in stage.calls), len(stage.keys))
-        found |= {at: one for at, one in arguments if one is not None}
-    return found
+        keys |= {at: one for at, one in arguments if one is not None}
+    return keys
 
 
 def _evaluate(one: Expression) -> FlinkConstant | None:

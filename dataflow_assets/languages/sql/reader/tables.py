@@ -94,12 +94,12 @@ class FlinkDeclared:
 
     def is_buffered(self, key: str) -> bool:
         """Returns whether an option of the buffer is above zero, or not valid."""
-        found = self.text(key, "0")
-        return found.strip() != "0" and milliseconds(found) != 0
+        text = self.text(key, "0")
+        return text.strip() != "0" and milliseconds(text) != 0
 
     def text(self, key: str, default: str = "") -> str:
-        found = self.options.get(key)
-        return default if found is None else found.value
+        option = self.options.get(key)
+        return default if option is None else option.value
 
     def scope(self, environment: Environment, alias: str | None = None) -> Scope:
         """Returns what names mean where the table is read. Raises Unreadable."""
@@ -118,28 +118,28 @@ class FlinkDeclared:
 def declare_table(table: FlinkCreateTable, file: str, notes: Notes) -> FlinkDeclared | None:
     """The table, unless something is wrong with it, which `notes` has by then."""
     before = len(notes.findings)
-    given = {one.key: one for one in table.options}
+    by_key = {one.key: one for one in table.options}
     document = _document(table, file)
-    connector = given["connector"].value if "connector" in given else ""
+    connector = by_key["connector"].value if "connector" in by_key else ""
     if connector not in known.CONNECTORS:
-        said = "is required" if not connector else "is not supported"
+        reason = "is required" if not connector else "is not supported"
         allowed = suggest(connector, known.CONNECTORS) if connector else ""
         allowed = allowed or f"allowed: {', '.join(known.CONNECTORS)}"
-        notes.wrong((document, "connector"), f"{said}; {allowed}", key=not connector)
+        notes.wrong((document, "connector"), f"{reason}; {allowed}", key=not connector)
         return None
-    metadata = {**METADATA, **OF_CHANGES.get(envelope(given) or "", {})}
+    metadata = {**METADATA, **OF_CHANGES.get(envelope(by_key) or "", {})}
     for problem in column_problems(table, connector, metadata):
         notes.findings.append(_at(file, table, *problem))
-    found = FlinkDeclared(table, connector, given, document)
+    declared = FlinkDeclared(table, connector, by_key, document)
     if connector == known.JDBC:
-        _check_options(found, notes)
+        _check_options(declared, notes)
     if connector in known.TABLES:
-        return found if len(notes.findings) == before else None
-    _check_options(found, notes)
-    _check_values(found, notes)
-    _check_required(found, notes)
-    made = layouts(table, connector, given, document, notes)
-    return replace(found, layouts=made) if len(notes.findings) == before else None
+        return declared if len(notes.findings) == before else None
+    _check_options(declared, notes)
+    _check_values(declared, notes)
+    _check_required(declared, notes)
+    table_layouts = layouts(table, connector, by_key, document, notes)
+    return replace(declared, layouts=table_layouts) if len(notes.findings) == before else None
 
 
 def _document(table: FlinkCreateTable, file: str) -> documents.Document:

@@ -72,8 +72,8 @@ def view(
     elif not appends:
         _check_key(insert, relation, target, outputs)
     cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
-    given = [] if relation.where is None else [relation.where]
-    kept, over = prune(relation.stages, [*given, *(one.expression for one in outputs)])
+    conditions = [] if relation.where is None else [relation.where]
+    kept, over = prune(relation.stages, [*conditions, *(one.expression for one in outputs)])
     kept, united = _unite(insert, relation, kept)
     stages = tuple(sharing_parts(insert, one) for one in kept)
     parts, found = sharing(insert, over)
@@ -83,7 +83,7 @@ def view(
         key=layouts.key,
         cells=cells,
         stages=stages,
-        having=next(computed) if given else None,
+        having=next(computed) if conditions else None,
         outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
         shared=parts,
         primary=tuple(_primary(relation.table, cells)),
@@ -115,15 +115,15 @@ def _unite(
 
 def _table_rows(insert: FlinkInsert, relation: Relation, used: Sequence[int]) -> TableRows:
     layouts = readable(insert, relation)
-    given = [] if relation.where is None else [relation.where]
-    parts, found = sharing(insert, [*given, *(relation.columns[at][1] for at in used)])
+    conditions = [] if relation.where is None else [relation.where]
+    parts, found = sharing(insert, [*conditions, *(relation.columns[at][1] for at in used)])
     return TableRows(
         value=layouts.value,
         key=layouts.key,
         cells=tuple(cells_of(relation.table)),
         unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
-        where=found[0] if given else None,
-        selected=found[len(given) :],
+        where=found[0] if conditions else None,
+        selected=found[len(conditions) :],
         shared=parts,
     )
 
@@ -143,10 +143,10 @@ def _check_key(
     keys = relation.stages[-1].keys
     places = [_key_place(relation, one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
-    given = {at for at in places if at is not None}
-    if not plain or given | implied_columns(relation.windows, relation.bounds, given) != set(
-        range(len(keys))
-    ):
+    key_columns = {at for at in places if at is not None}
+    if not plain or key_columns | implied_columns(
+        relation.windows, relation.bounds, key_columns
+    ) != set(range(len(keys))):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must be the columns "
             "of GROUP BY, or DISTINCT, as they are: with another key several groups could be one "
@@ -178,8 +178,8 @@ def source(
     try:
         location = StateLocation.model_validate({"path": path})
     except ValidationError as error:
-        said = error.errors()[0]["msg"].removeprefix("Value error, ")
-        message = f"the place of the state, {path}: {said} ({origin} says where the state is)"
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        message = f"the place of the state, {path}: {reason} ({origin} says where the state is)"
         raise Unreadable(insert.place, message) from None
     first, *others = messages
     return ViewSource(
@@ -194,9 +194,9 @@ def source(
 
 def _place_of_state(settings: Mapping[str, str]) -> tuple[str, str]:
     root = os.environ.get(ROOT)
-    said = {
+    candidates = {
         LOCATION: settings.get(LOCATION),
         VARIABLE: os.environ.get(VARIABLE),
         ROOT: f"{root.rstrip('/')}/_state" if root else None,
     }
-    return next(((name, place) for name, place in said.items() if place), ("", ""))
+    return next(((name, place) for name, place in candidates.items() if place), ("", ""))

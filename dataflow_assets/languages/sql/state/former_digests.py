@@ -21,8 +21,8 @@ def _repr(value: object) -> str:
     form = PLANS.form(value)
     if form is not None:
         name = form.tag.title().replace("_", "")
-        given = [f"{k}={_repr(getattr(value, a))}" for k, a in form.attributes.items()]
-        return f"{name}({', '.join(given)})"
+        attributes = [f"{k}={_repr(getattr(value, a))}" for k, a in form.attributes.items()]
+        return f"{name}({', '.join(attributes)})"
     if isinstance(value, tuple):
         inner = [_repr(one) for one in value]
         return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"

@@ -77,8 +77,8 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def first(self) -> int | None:
         """When the first group in a window is final; None: there is none."""
-        found = (one.first for one in self.tables.values() if one.first is not None)
-        return min(found, default=None)
+        moments = (one.first for one in self.tables.values() if one.first is not None)
+        return min(moments, default=None)
 
     @property
     def files(self) -> frozenset[str]:
@@ -97,15 +97,15 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def manifest_of(text: bytes, name: str) -> Manifest:
     try:
-        found = decode_json(text, Manifest)
+        manifest = decode_json(text, Manifest)
     except msgspec.MsgspecError as error:
         raise PermanentError(f"{name} cannot be read: {error}") from None
-    if found.format != _FORMAT:
+    if manifest.format != _FORMAT:
         raise PermanentError(
-            f"{name} has the format {found.format}, and this version knows {_FORMAT}: run the "
+            f"{name} has the format {manifest.format}, and this version knows {_FORMAT}: run the "
             "version that has written it, or a newer one"
         )
-    return found
+    return manifest
 
 
 def new_manifest(**given: object) -> Manifest:

@@ -31,16 +31,16 @@ def rewound(chosen: Positions, before: Positions, *, stay: bool) -> Positions:
     """
     # Parts of an unfinished span carry the state behind it: rows of it may be stored.
     texts = dict.fromkeys(before.values()) if VIEW in before else ()
-    known = [position_of(text) for text in texts]
-    states = [Earlier(one.state, one.digest) for one in known if one.state and stay]
-    states += (old for one in known if stay for old in one.earlier)
-    past = [name for one in known for name in (*one.past, one.generation)]
-    found = msgspec.structs.replace(
+    positions = [position_of(text) for text in texts]
+    states = [Earlier(one.state, one.digest) for one in positions if one.state and stay]
+    states += (old for one in positions if stay for old in one.earlier)
+    past = [name for one in positions for name in (*one.past, one.generation)]
+    position = msgspec.structs.replace(
         position_of(chosen[VIEW]),
         earlier=tuple(dict.fromkeys(states)),
         past=tuple(dict.fromkeys(past))[-PAST:],
     )
-    return found.positions()
+    return position.positions()
 
 
 def ending(offsets: Positions) -> Positions:

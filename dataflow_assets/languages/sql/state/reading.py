@@ -78,8 +78,8 @@ class ViewReader:
             if not piece.empty:
                 by_table.setdefault(of_table(piece.partition)[0], []).append(piece)
         for some in by_table.values():
-            asked = [self.ask(piece) for piece in some]
-            for at, batches in type(self.source).messages_together(asked):
+            questions = [self.ask(piece) for piece in some]
+            for at, batches in type(self.source).messages_together(questions):
                 yield some[at], self.read(some[at], batches)
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> StateRead:
@@ -210,19 +210,19 @@ class _KeyedRows(_Taking):
     @override
     def take_all(self, messages: pa.RecordBatch, rows: MetadataRows) -> bool:
         try:
-            found = self._arrivals.together(_messages(messages, rows))
+            arrived = self._arrivals.together(_messages(messages, rows))
         except Exception:  # noqa: BLE001 - which of them, and why, is found out one by one
             return False
         self._read.records += messages.num_rows
-        if found.keys is None:
-            self._counted.update(row for row in found.seen if row is not None)
-            self._counted.subtract(row for row in found.gone if row is not None)
+        if arrived.keys is None:
+            self._counted.update(row for row in arrived.seen if row is not None)
+            self._counted.subtract(row for row in arrived.gone if row is not None)
         else:
             times = _times(messages)
-            if found.owners != range(len(times)):
-                times = [times[at] for at in found.owners]
-            self._latest.update(zip(found.keys, found.seen, strict=True))
-            self._times.update(zip(found.keys, times, strict=True))
+            if arrived.owners != range(len(times)):
+                times = [times[at] for at in arrived.owners]
+            self._latest.update(zip(arrived.keys, arrived.seen, strict=True))
+            self._times.update(zip(arrived.keys, times, strict=True))
         return True
 
     @override
@@ -251,5 +251,5 @@ class _WindowedRows(_Taking):
             else:
                 self._counted.update(seen.rows)
             self._read.late += seen.late
-            known = [one for one in (self._read.moment, seen.watermark) if one is not None]
-            self._read.moment = max(known, default=None)
+            moments = [one for one in (self._read.moment, seen.watermark) if one is not None]
+            self._read.moment = max(moments, default=None)

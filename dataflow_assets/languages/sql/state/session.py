@@ -122,8 +122,8 @@ class ViewSession(
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
         messages: list[Any] = [one.messages for one in sessions]  # of one class, as `shared` says
-        found = type(messages[0]).ends_together(messages)
-        return [one if isinstance(one, DataflowError) else ending(one) for one in found]
+        ends = type(messages[0]).ends_together(messages)
+        return [one if isinstance(one, DataflowError) else ending(one) for one in ends]
 
     @property
     def messages(self) -> Messages:
@@ -145,14 +145,14 @@ class ViewSession(
             start
         )  # a changed query is said at once, not with the next record
         most = replace(limit, records=min(limit.records, self._most))
-        found = self._messages.plan(
+        span = self._messages.plan(
             self._read_upto(start), most, None if end is None else end.offsets
         )
-        if found.empty and not is_due(start, end) and not self._is_closing(start):
+        if span.empty and not is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
-        self._planned = {name: (found, self._rebuilt_at(start, end))}
-        return replace(Span.of_parts(name, [""]), full=found.full)
+        self._planned = {name: (span, self._rebuilt_at(start, end))}
+        return replace(Span.of_parts(name, [""]), full=span.full)
 
     @override
     def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
@@ -194,10 +194,10 @@ class ViewSession(
         )
         self._states.follow(start, position, manifest)
         parts = [OutputPart(self._flow, one).text() for one in manifest.parts]
-        found = Span.of_parts(
+        prepared = Span.of_parts(
             position.text(), parts or [OutputPart(self._flow).text()], full=span.full
         )
-        return replace(found, planned=span.planned, at=now)
+        return replace(prepared, planned=span.planned, at=now)
 
     def _rebuilt_at(self, start: ViewPosition, end: ViewPosition | None) -> dict[str, int]:
         """While a state is built again: the ends of its topics when that began, or of the run.
@@ -209,8 +209,8 @@ class ViewSession(
         return whole(self._messages.end() if end is None else end.offsets)
 
     def _read_upto(self, position: ViewPosition) -> Positions:
-        known = self._messages.understands(position.offsets)
-        return position.offsets if known else self._messages.start()
+        understood = self._messages.understands(position.offsets)
+        return position.offsets if understood else self._messages.start()
 
     def _reader(self, environment: Environment) -> ViewReader:
         source = self._source
@@ -251,23 +251,23 @@ class ViewSession(
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = fold_parts(positions, VIEW)
-        return {} if found is None else {VIEW: found}
+        folded = fold_parts(positions, VIEW)
+        return {} if folded is None else {VIEW: folded}
 
     @override
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
-        found = self._messages.lag(self._read_upto(position))
-        known = replace(found, ends=ending(found.ends))
+        messages_lag = self._messages.lag(self._read_upto(position))
+        with_ends = replace(messages_lag, ends=ending(messages_lag.ends))
         if not position.state:
-            return known
+            return with_ends
         try:
             manifest = self._states.read(position.state, position.digest)
         except DataflowError:
-            return known  # the next micro-batch says what is wrong with it
+            return with_ends  # the next micro-batch says what is wrong with it
         late = None if self._source.view.windows is None else manifest.late
         reached = manifest.watermarks.reached
-        return replace(known, state=manifest.size, late=late, watermark=reached)
+        return replace(with_ends, state=manifest.size, late=late, watermark=reached)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -275,8 +275,8 @@ class ViewSession(
         environment = Environment(self._source.view.zone, utc_now())
         reader = self._reader(environment)
         messages = self._messages.peek(self._read_upto(position_of(after[VIEW])), limit)
-        found = looked_at(reader, messages)
-        return {} if found is None else {VIEW: found}
+        rows = looked_at(reader, messages)
+        return {} if rows is None else {VIEW: rows}
 
     @override
     def acknowledge(self, upto: Positions) -> None:

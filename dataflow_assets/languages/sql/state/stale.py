@@ -34,11 +34,11 @@ def stale_rows(
     rows = sum(file.rows for one in earlier for table in _groups(one) for file in table.files)
     slices = 1 + rows // AT_ONCE
     for number in range(slices):
-        known = set(_keys(view, manifest, load, number, slices))
+        keys = set(_keys(view, manifest, load, number, slices))
         gone: set[bytes] = set()
         for one in earlier:
             gone.update(_keys(view, one, load, number, slices))
-        yield from (OutputRow(key, DELETED) for key in sorted(gone - known))
+        yield from (OutputRow(key, DELETED) for key in sorted(gone - keys))
 
 
 def _groups(manifest: Manifest) -> Iterator[StateTable]:

@@ -32,14 +32,14 @@ class QueryStates:
         """
         if not position.state:
             return None
-        found = self.at(position)
-        self._check(found)
-        return found
+        manifest = self.at(position)
+        self._check(manifest)
+        return manifest
 
     def at(self, position: Position) -> Manifest:
         """The state at a position, which is kept. Raises Lost, or PermanentError."""
-        found = self._known[position.state] = self.read(position.state, position.digest)
-        return found
+        manifest = self._known[position.state] = self.read(position.state, position.digest)
+        return manifest
 
     def read(self, name: str, digest: str) -> Manifest:
         """A state by the name of its manifest. Raises Lost, or PermanentError."""

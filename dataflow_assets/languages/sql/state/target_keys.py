@@ -28,8 +28,8 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 def narrow(view: ViewPlan) -> Iterator[FlinkOutput]:
     """The columns of the target, with types that say no more than their values keep to."""
     for one in view.outputs:
-        found = one.expression
-        yield replace(one, expression=replace(found, type=_narrow(view, found)))
+        expression = one.expression
+        yield replace(one, expression=replace(expression, type=_narrow(view, expression)))
 
 
 def _narrow(view: ViewPlan, found: Expression) -> FlinkType:

@@ -85,12 +85,12 @@ class ReadSlice:
         return self.place.flow, place("its source", self.piece)
 
     def __call__(self) -> StateDone:
-        files, found = self.place.files(), StateDone()
+        files, done = self.place.files(), StateDone()
         for _, read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
             staged = _stage(files, self.place, flowing.arriving(read.changes), self.buckets)
             parts = part(files, self.place, read.refused)
-            found = StateDone(
+            done = StateDone(
                 staged,
                 parts,
                 records=read.records,
@@ -99,7 +99,7 @@ class ReadSlice:
                 moments={self.piece.partition: read.moment},
             )
         failpoints.reach("view.read")
-        return found
+        return done
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,9 @@ def part(
 ) -> tuple[StateFile, ...]:
     if not rows:
         return ()
-    found = files.write(place.name("output"), output.write_rows(rows), len(rows))
+    file = files.write(place.name("output"), output.write_rows(rows), len(rows))
     failpoints.reach("view.output")
-    return (found,)
+    return (file,)
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ class _StateInTasks:
         spare_worker()
         failpoints.arm(self.failpoint)
         for batch in batches:
-            found = [self._do(number) for number in batch.column("id").to_pylist()]
-            yield pa.record_batch([[pickle.dumps(one) for one in found]], RESULT)
+            results = [self._do(number) for number in batch.column("id").to_pylist()]
+            yield pa.record_batch([[pickle.dumps(one) for one in results]], RESULT)
 
     def _do(self, number: int) -> Any:
         task = self.tasks[number]

@@ -54,12 +54,12 @@ def advance(
         idle: milliseconds after which a partition without records is not waited for; 0: always is.
     """
     at = dict.fromkeys(active, now)
-    known = {
+    all_marks = {
         name: _move(before.marks.get(name), at.get(name), now) for name in {*before.marks, *arrived}
     }
-    marks = {name: _rise(one, arrived.get(name)) for name, one in sorted(known.items())}
-    found = Watermarks(marks, before.reached)
-    return Watermarks(marks, reached(found, now, idle))
+    marks = {name: _rise(one, arrived.get(name)) for name, one in sorted(all_marks.items())}
+    moved = Watermarks(marks, before.reached)
+    return Watermarks(marks, reached(moved, now, idle))
 
 
 def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
@@ -69,8 +69,8 @@ def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
         before: those in front of the micro-batch.
         moment: what the clock showed when it was planned.
     """
-    known = [one for one in (before.reached, moment) if one is not None]
-    return Watermarks(reached=max(known, default=None))
+    moments = [one for one in (before.reached, moment) if one is not None]
+    return Watermarks(reached=max(moments, default=None))
 
 
 def _move(before: WatermarkState | None, at: int | None, now: int) -> WatermarkState:
@@ -80,14 +80,14 @@ def _move(before: WatermarkState | None, at: int | None, now: int) -> WatermarkS
 
 
 def _rise(mark: WatermarkState, moment: int | None) -> WatermarkState:
-    known = [one for one in (mark.moment, moment) if one is not None]
-    return WatermarkState(mark.active, max(known, default=None))
+    moments = [one for one in (mark.moment, moment) if one is not None]
+    return WatermarkState(mark.active, max(moments, default=None))
 
 
 def reached(found: Watermarks, now: int, idle: int) -> int | None:
     """The watermark of a view at a time."""
-    known = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
-    return max(known, default=None)
+    moments = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
+    return max(moments, default=None)
 
 
 def _least(found: Watermarks, now: int, idle: int) -> int | None:

@@ -39,8 +39,8 @@ def schema_of(layout: FlinkLayout) -> str:
     columns = zip(layout.names, layout.types, layout.nullable, strict=True)
     fields = [_field(name, kind, RECORD, nullable) for name, kind, nullable in columns]
     namespace, _, name = RECORD.rpartition(".")
-    found = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
-    return json.dumps(found, separators=(",", ":"))
+    schema = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
+    return json.dumps(schema, separators=(",", ":"))
 
 
 def _field(name: str, kind: FlinkType, parent: str, nullable: bool) -> dict[str, Any]:

@@ -41,10 +41,10 @@ def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
         fields = {**sides, "payload": partial(_fields, fields=sides)}
 
     def kept(texts: pa.Array) -> pa.Array:
-        found = pc.match_substring_regex(texts, _RESPELLED)
-        if not pc.any(found).as_py():
+        matches = pc.match_substring_regex(texts, _RESPELLED)
+        if not pc.any(matches).as_py():
             return texts
-        pairs = zip(texts.to_pylist(), found.to_pylist(), strict=True)
+        pairs = zip(texts.to_pylist(), matches.to_pylist(), strict=True)
         return pa.array(
             [_keep_numbers(one, fields) if yes else one for one, yes in pairs], texts.type
         )
@@ -77,8 +77,10 @@ def _keep(kind: FlinkType) -> Keep | None:
     if not any(inner):
         return None
     if kind.kind == "ROW":
-        known = {name: one for name, one in zip(kind.names, inner, strict=True) if one is not None}
-        return lambda value: _fields(value, known) if isinstance(value, dict) else _plain(value)
+        members = {
+            name: one for name, one in zip(kind.names, inner, strict=True) if one is not None
+        }
+        return lambda value: _fields(value, members) if isinstance(value, dict) else _plain(value)
     return _of_parts(inner[-1] or _plain, dict if kind.kind == "MAP" else list)
 
 
@@ -103,10 +105,10 @@ def _plain(value: Any) -> Any:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key twice")
-    return found
+    return members
 
 
 _DECODER = json.JSONDecoder(

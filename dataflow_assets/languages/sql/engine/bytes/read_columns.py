@@ -55,8 +55,8 @@ class ColumnsReader:
         if not set(map(type, bodies)) <= {dict}:
             raise ValueError("a record is not a JSON object")
         if layout.fail_on_missing:
-            wanted = set(layout.names)
-            if not all(wanted <= body.keys() for body in bodies):
+            names = set(layout.names)
+            if not all(names <= body.keys() for body in bodies):
                 raise ValueError("a field is missing")
         columns = enumerate(layout.names)
         return [
@@ -77,5 +77,5 @@ def _is_read(values: Sequence[Any], kind: FlinkType) -> bool:
     if not kind.integer or not classes <= {int}:
         return False
     least, most = bounds(kind.kind)
-    known = [value for value in values if value is not None]
-    return not known or (least <= min(known) and max(known) <= most)
+    filled = [value for value in values if value is not None]
+    return not filled or (least <= min(filled) and max(filled) <= most)

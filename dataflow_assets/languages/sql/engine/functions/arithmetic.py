@@ -64,11 +64,11 @@ def _operator(
             wrap = wrapper(wide.kind)
             return Resolved(wide, lambda x, y: wrap(whole(x, y)))
         if a.exact and b.exact:
-            wanted = digits(as_decimal(a), as_decimal(b))
-            cut = rounder(wanted)
+            kind = digits(as_decimal(a), as_decimal(b))
+            cut = rounder(kind)
             if not a.integer and not b.integer:
-                return Resolved(wanted, lambda x, y: cut(exact(x, y)))
-            return Resolved(wanted, lambda x, y: cut(exact(Decimal(x), Decimal(y))))
+                return Resolved(kind, lambda x, y: cut(exact(x, y)))
+            return Resolved(kind, lambda x, y: cut(exact(Decimal(x), Decimal(y))))
         if "DOUBLE" in (a.kind, b.kind) or (
             a.exact is not b.exact and "DECIMAL" in (a.kind, b.kind)
         ):
@@ -103,8 +103,8 @@ def _divide(a: int, b: int) -> int:
     """The fraction is cut, as in Java."""
     if b == 0:
         raise ValueError("division by zero")
-    found = abs(a) // abs(b)
-    return found if (a < 0) == (b < 0) else -found
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _modulo(a: int, b: int) -> int:

@@ -30,8 +30,8 @@ def seconds(text: str, pattern: str, zone: ZoneInfo, now: datetime) -> int | Non
     `now`: years of two digits lie between 80 years before and 20 behind it. Raises ValueError for a
     pattern that cannot be used.
     """
-    given = _read(text, parse_pattern(pattern), now)
-    return None if given is None else _instant(_millis(given), zone)
+    fields = _read(text, parse_pattern(pattern), now)
+    return None if fields is None else _instant(_millis(fields), zone)
 
 
 def _read(text: str, parts: Sequence[Part], now: datetime) -> dict[str, int] | None:
@@ -63,8 +63,8 @@ def _numeric(part: Part) -> bool:
 
 def _digits(text: str, at: int, most: int) -> tuple[str, int] | None:
     """A number, with blanks in front, and where it ends."""
-    found = _NUMBER.match(text, at, most) if most <= len(text) else None
-    return None if found is None else (found[1], found.end())
+    match = _NUMBER.match(text, at, most) if most <= len(text) else None
+    return None if match is None else (match[1], match.end())
 
 
 def _name(text: str, at: int, letter: str) -> tuple[str, int] | None:

@@ -78,12 +78,12 @@ def _first_day(value: date, unit: str) -> date:
 
 def ceiling(value: Any, unit: str) -> Any:
     """The beginning of the next unit, unless the value is one."""
-    found = floor(value, unit)
-    if found == value:
+    start = floor(value, unit)
+    if start == value:
         return value
     if unit in MONTHS:
-        return months_later(found, MONTHS[unit])
-    return found + timedelta(milliseconds=MILLIS[unit])
+        return months_later(start, MONTHS[unit])
+    return start + timedelta(milliseconds=MILLIS[unit])
 
 
 def part(value: Any, unit: str) -> int:
@@ -96,13 +96,13 @@ def part(value: Any, unit: str) -> int:
         raise ValueError(f"a time has no {unit}")  # noqa: TRY004 - of a record
     if unit in ("YEAR", "MONTH", "DAY"):
         return int(getattr(value, unit.lower()))
-    found = {
+    number = {
         "QUARTER": (value.month - 1) // 3 + 1,
         "WEEK": value.isocalendar()[1],
         "DOY": value.timetuple().tm_yday,
         "DOW": value.isoweekday() % 7 + 1,
     }
-    return found[unit]
+    return number[unit]
 
 
 def between(unit: str, first: datetime, second: datetime) -> int:

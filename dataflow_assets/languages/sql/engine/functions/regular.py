@@ -44,10 +44,10 @@ def matches(text: str, pattern: str) -> bool:
 
 def extract(text: str, pattern: str, group: int = 0) -> str | None:
     """A group of the first match. Raises ValueError."""
-    found = _search(text, pattern)
-    if found is None or not 0 <= group <= expression(pattern).groups:
+    match = _search(text, pattern)
+    if match is None or not 0 <= group <= expression(pattern).groups:
         return None
-    return found[group]
+    return match[group]
 
 
 def _search(text: str, pattern: str) -> regex.Match[str] | None:

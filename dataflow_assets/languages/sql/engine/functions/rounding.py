@@ -26,8 +26,8 @@ def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
         fit(types, ("number",))
         kind = types[0]
         if kind.kind == "DECIMAL":
-            wanted = decimal(kind.length - kind.scale + (1 if kind.scale else 0), 0)
-            return Resolved(wanted, lambda value: positive_zero(value.to_integral_value(direction)))
+            target = decimal(kind.length - kind.scale + (1 if kind.scale else 0), 0)
+            return Resolved(target, lambda value: positive_zero(value.to_integral_value(direction)))
         if kind.integer or kind == NULL:
             return Resolved(kind, lambda value: value)
         return Resolved(
