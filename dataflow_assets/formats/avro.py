@@ -40,7 +40,7 @@ _AVRO = "AVRO"
 
 @dataclass(frozen=True)
 class AvroFormat(MessageFormat):
-    """How the messages of one topic are decoded.
+    """Decodes the Avro messages of one topic.
 
     `schema`: of messages without a number of their own, as JSON text. `schemas`: those that a
     message names by its number. `reader`: the schema that the result is to have, whatever schema a
@@ -109,7 +109,7 @@ class AvroFormat(MessageFormat):
     def _whole(
         self, bodies: pa.Array, as_json: frozenset[str], refused: dict[int, str]
     ) -> Iterator[Group]:
-        """What does not fit behind five bytes, and begins with 0 because its first value does.
+        """Decodes as a whole what begins with 0 and does not fit after five bytes.
 
         Leaves in `refused` what does not fit as a whole either, with the reason of the first try.
         """

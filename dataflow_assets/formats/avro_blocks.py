@@ -69,7 +69,7 @@ class AvroReader:
         return items if self._inside else [one[_VALUE] for one in items]
 
     def own_error(self, value: bytes) -> Exception | None:
-        """What is wrong with a value by itself: in a block it may have read into its mark."""
+        """Returns why a value alone cannot be read: in a block it may have read into its mark."""
         data = BytesIO(value)
         try:
             schemaless_reader(data, self._alone, None)

@@ -53,7 +53,7 @@ class AvroColumns:
 
     @classmethod
     def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> AvroColumns | None:
-        """None where the values are no records, or have fields of our own names.
+        """Returns None if the values are not records, or have fields with reserved names.
 
         `as_json`: fields that are to be JSON, where they can be so at once.
         """

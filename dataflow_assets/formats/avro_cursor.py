@@ -53,7 +53,7 @@ class Block:
 
 
 class AvroCursor:
-    """Where the reading of each value is."""
+    """Holds the place up to which each value is read."""
 
     def __init__(self, block: Block) -> None:
         first, last = int(block.starts.min()), int(block.ends.max())
@@ -65,7 +65,7 @@ class AvroCursor:
         return self.at if rows is None else self.at[rows]
 
     def move(self, rows: Rows, to: Ints) -> None:
-        """Behind what was read. Raises Misfit where a value has ended before."""
+        """Moves to the end of what was read. Raises Misfit if a value has ended before."""
         if np.any(to > (self.ends if rows is None else self.ends[rows])):
             raise Misfit
         if rows is None:

@@ -1,4 +1,4 @@
-"""How deep values of a recursive schema are nested, before fastavro reads them.
+"""Measures how deep values of a recursive schema are nested, before fastavro reads them.
 
 fastavro's reader is C and follows each level by a call: a message of a million levels, which are a
 million bytes, would end the process instead of being rejected.

@@ -17,7 +17,7 @@ _SIDES = ("before", "after")
 
 
 def row_types(schema: AvroSchema) -> Mapping[str, Convert]:
-    """What converts the fields of a row, by their names; empty where values are no change events.
+    """Returns conversions by field of a row; none where values are not change events.
 
     Called once for each schema. Elements of arrays are left as they are: Debezium writes what it
     does not know of an array as elements, which are of the column's type in no other sense.
@@ -28,7 +28,7 @@ def row_types(schema: AvroSchema) -> Mapping[str, Convert]:
 
 
 def key_types(schema: AvroSchema) -> Mapping[str, Convert]:
-    """The same of a key, whose fields are those of the row itself."""
+    """Returns the conversions for the fields of a key, which are those of the row itself."""
     return _types(schema, schema.root)
 
 
@@ -46,7 +46,7 @@ def event_with_types(
 def with_types(
     row: dict[str, Any], types: Mapping[str, Convert], but: Collection[str], path: str = ""
 ) -> dict[str, Any]:
-    """The same of a row, or of a key; `path` leads to it."""
+    """Converts the fields of a row or of a key; `path` leads to it."""
     return row | {
         name: convert_at(f"{path}{name}", convert, row[name])
         for name, convert in types.items()

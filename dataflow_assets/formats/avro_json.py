@@ -47,14 +47,14 @@ def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
 
 
 class AvroForms:
-    """What the values of a schema's types are in JSON."""
+    """Converts values of a schema's types to their JSON forms."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._named: dict[str, Form] = {}
 
     def of(self, kind: Schema) -> Form | None:
-        """None where a value is what JSON has already."""
+        """Returns None where a value is valid in JSON as it is."""
         if self._schema.is_plain(kind):
             return None
         resolved = self._schema.resolve(kind)

@@ -149,7 +149,7 @@ class _Resolution:
 
 
 def check_defaults(schema: AvroSchema) -> None:
-    """Whether each field's default is of its type. Raises ValueError that names the field."""
+    """Raises ValueError that names a field whose default is not of its type."""
     for record in schema.records():
         for one in record["fields"]:
             if "default" in one:

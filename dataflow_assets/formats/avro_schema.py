@@ -120,7 +120,7 @@ class AvroSchema:
 
     @cached_property
     def raw(self) -> Schema:
-        """What fastavro reads: numbers, bytes and texts, with every name where it is used first.
+        """The schema for fastavro: numbers, bytes and texts, each name defined at its first use.
 
         In a union of several types each is a record of one field, named for its place in the union:
         the bytes are the same, and the value says of which type it is.
@@ -133,7 +133,7 @@ class AvroSchema:
         return self._write(self.root, set(), None)
 
     def optional_record(self) -> tuple[AvroSchema, int, int] | None:
-        """Of a schema that is a record or null: that of the record, and the places of both."""
+        """Returns the record of a union with null, and the places of both; None for others."""
         root = self.resolve(self.root)
         if not isinstance(root, list) or len(root) != 2 or len(non_null(root)) != 1:
             return None

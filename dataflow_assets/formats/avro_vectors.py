@@ -36,7 +36,7 @@ class Vectors:
 
     @classmethod
     def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> Vectors | None:
-        """None where a field is of a type that is not read here."""
+        """Returns None where a field is of a type that cannot be read by columns."""
         root = schema.resolve(schema.root)
         if not isinstance(root, dict) or root["type"] != "record" or not root["fields"]:
             return None

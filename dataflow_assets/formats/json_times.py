@@ -73,7 +73,7 @@ def is_served(kind: pa.DataType) -> bool:
 
 
 def word(kind: pa.DataType) -> str | None:
-    """How the decoder names a time that it expects, also inside a list; None for other types."""
+    """Returns the decoder's word for a time, also inside a list; None for other types."""
     if pa.types.is_list(kind):
         return word(kind.value_type)
     if not is_served(kind):

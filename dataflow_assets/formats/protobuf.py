@@ -34,7 +34,7 @@ _UNFIT = (DecodeError, ValueError, RecursionError, OverflowError)
 
 @dataclass(frozen=True)
 class ProtobufFormat(MessageFormat):
-    """How the messages of one topic are decoded: by the schemas that they name."""
+    """Decodes the messages of one topic by the schemas that they name."""
 
     schemas: Schemas
 

@@ -35,7 +35,7 @@ Answer = TypeVar("Answer", dict[str, Any], list[Any])
 
 @dataclass(frozen=True)
 class RegistryClient:
-    """Where a registry is, and who asks. Equal ones share connections and what they have found."""
+    """The address of a registry and its credentials; equal ones share connections and caches."""
 
     url: str
     username: str | None = None

@@ -43,7 +43,7 @@ _DIGITS = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 
 
 def is_beside(field: pa.Field) -> bool:
-    """Whether a column travels beside the table's: metadata of a row, its place, what it lacks."""
+    """Tells columns that travel with the rows from the table's own: metadata, place, absence."""
     return not {Note.LACKS, Note.METADATA, Note.PLACE, Note.UNFIT}.isdisjoint(field.metadata or ())
 
 
@@ -93,7 +93,7 @@ def unfit(batch: pa.RecordBatch) -> pa.Array | None:
 
 
 def unfit_values(batch: pa.RecordBatch) -> dict[int, dict[str, msgspec.Raw]]:
-    """By row and column the values that do not fit."""
+    """Returns the values that do not fit, by row and column."""
     texts = unfit(batch)
     if texts is None:
         return {}

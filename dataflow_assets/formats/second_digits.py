@@ -9,7 +9,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def has_more_digits(column: pa.Array, digits: int) -> pa.Array:
-    """By row whether a time or a moment has more digits of a second than these; null for null."""
+    """Marks times with more fractional digits of a second than `digits`; null stays null."""
     step = 10 ** max(0, _DIGITS[column.type.unit] - digits)
     counts = column.cast(pa.int64())
     return pc.not_equal(pc.multiply(pc.divide(counts, step), step), counts)

@@ -1,4 +1,4 @@
-"""What the manifest of a sink of messages says about the format of their values."""
+"""Options of a sink of messages for the format of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifest of a source says about the format of its messages."""
+"""Options of a source for the format of its messages."""
 
 from __future__ import annotations
 

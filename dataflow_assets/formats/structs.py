@@ -41,7 +41,7 @@ def nulls(count: int, kind: pa.DataType) -> pa.Array:
 
 
 def sound(array: pa.Array) -> pa.Array:
-    """The same values, such that no required field of a null struct is null, however deep."""
+    """Returns the same values, with no null in a required field of a null struct, however deep."""
     return _like(array, array.type) if _hides(array) else array
 
 

@@ -71,7 +71,7 @@ class ChangeEvent:
 
     @property
     def is_of_mongodb(self) -> bool | None:
-        """Whether the connector is MongoDB's, whose keys are texts; None: nothing says so."""
+        """Tells whether the connector is MongoDB's, whose keys are texts; None if unknown."""
         source = self.fields.get("source")
         return source.get("connector") == "mongodb" if isinstance(source, dict) else None
 

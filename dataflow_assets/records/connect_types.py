@@ -86,7 +86,7 @@ def type_by_name(text: str) -> Convert:
 
 
 def debezium_type(schema: Any) -> Convert | None:
-    """What converts values of an Avro schema whose `connect.name` is a type of Debezium's own.
+    """Returns the conversion for an Avro schema whose `connect.name` is a type of Debezium's.
 
     Kafka Connect's types have logical types in Avro. Called once for each field of a schema.
     """

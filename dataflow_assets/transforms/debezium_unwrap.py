@@ -36,7 +36,7 @@ _TYPED = (
 
 @dataclass(frozen=True)
 class _Operation:
-    """What an operation is called, where its row stands, and which fields tell of it."""
+    """The name of an operation, the place of its row, and the fields that are absent from it."""
 
     name: str
     side: str

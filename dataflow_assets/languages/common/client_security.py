@@ -1,4 +1,4 @@
-"""How Java's clients say that brokers are reached: TLS, and who logs in."""
+"""Reads the security of Java clients: TLS and logins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class Told:
-    """What the consumer is told by one key."""
+    """One setting of the consumer, and where it is written."""
 
     text: str
     where: Where

@@ -1,4 +1,4 @@
-"""How a sink connector's consumer reaches its brokers: the worker's file, and what overrides it.
+"""Reads how a sink connector's consumer reaches its brokers: worker file and overrides.
 
 Connect hands the keys that begin with `consumer.` to the consumer, without that; in a connector's
 own file they begin with `consumer.override.` and win. Keys of security are often written without
@@ -28,7 +28,7 @@ _BROKER = re.compile(r"(?:[\w.-]*://)?(\[[\w:.%]+\]|[\w.%-]+):(\d{1,5})", re.ASC
 
 @dataclass(frozen=True)
 class Settings:
-    """What a source is made of, and from which keys."""
+    """The fields of a source, and the keys that they come from."""
 
     values: Mapping[str, Any]
     places: Mapping[str, Where]

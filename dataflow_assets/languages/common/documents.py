@@ -35,7 +35,7 @@ _CORE = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value and its key stand in the file; both count from 1."""
+    """The line and column of a value and of its key; both count from 1."""
 
     line: int
     column: int
@@ -89,7 +89,7 @@ def _item(document: Document, at: Path, value: Any) -> Document:
 
 @dataclass(frozen=True)
 class Part(Document):
-    """What one flow is made of, in a file that declares several flows in words of its own.
+    """One flow of a file that declares several flows in a language of its own.
 
     Findings are about the places of a manifest; each is told where the file says the same.
     """

@@ -54,6 +54,6 @@ def is_placeholder(text: str) -> bool:
 
 
 def placeholder(text: str) -> str:
-    """What is said of a placeholder, by its form; empty for any other text, which may be secret."""
+    """Describes a placeholder by its form; empty for any other text, which may be secret."""
     form = "<...>" if text.lstrip().startswith("<") else "???"
     return f"is a placeholder ({form})" if is_placeholder(text) else ""

@@ -1,4 +1,4 @@
-"""What is said about the keys of one document."""
+"""Collects findings and notes about the keys of one document."""
 
 from __future__ import annotations
 

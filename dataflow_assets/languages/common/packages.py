@@ -1,4 +1,4 @@
-"""What a flow needs installed: the extra of this package that has its connector's name."""
+"""Names the extra that a flow needs installed: it has the name of its connector."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _ESCAPE = "\\u must be followed by four hexadecimal digits; a backslash itself i
 
 @dataclass(frozen=True)
 class Properties:
-    """What one file came to. Of a key that is written twice the later one counts, as in Java."""
+    """The keys and values of one file. The last of several equal keys counts, as in Java."""
 
     document: Document
     findings: tuple[Finding, ...] = ()

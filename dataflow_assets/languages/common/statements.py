@@ -19,7 +19,7 @@ Statement = TypeVar("Statement")
 
 @dataclass
 class Script(Generic[Statement]):
-    """What one text came to."""
+    """The statements of one text, or the mistakes in it."""
 
     statements: list[Statement] = field(default_factory=list)
     problems: list[tuple[Place, str]] = field(default_factory=list)

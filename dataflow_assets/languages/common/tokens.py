@@ -51,7 +51,7 @@ _SINGLESTORE_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where something begins; both count from 1."""
+    """The line and column at which something begins; both count from 1."""
 
     line: int
     column: int
@@ -67,17 +67,17 @@ class Token:
     place: Place
 
     def says(self, *words: str) -> bool:
-        """Whether it is one of these words or symbols, in any case; a quoted name is none."""
+        """Tests for one of these words or symbols, in any case; a quoted name is none."""
         return self.kind in ("word", "symbol") and self.text.upper() in words
 
     def __str__(self) -> str:
-        """As messages name it. A text or a hint may have a secret in it."""
+        """Returns the name for messages. A text or a hint may have a secret in it."""
         names = {"end": "the end of the file", "text": "a text", "hint": "a hint"}
         return names.get(self.kind, self.text)
 
 
 class Lexicon:
-    """How one language writes its tokens."""
+    """The spelling of one language's tokens."""
 
     def __init__(self, shapes: Sequence[tuple[str, str]], opened: Mapping[str, str]) -> None:
         """Made once for each language.

@@ -139,7 +139,7 @@ class Maintenance(Spec):
 
 
 class DataFlowSpec(Spec):
-    """What a flow does."""
+    """The flow: source, steps, sinks and policies."""
 
     source: End
     """Where to read."""

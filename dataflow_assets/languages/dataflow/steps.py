@@ -46,7 +46,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True)
 class DataflowSteps:
-    """What the list came to."""
+    """The steps of the list, with their conditions and routes."""
 
     transformations: tuple[Transformation, ...]
     branches: tuple[Branch, ...]

@@ -1,4 +1,4 @@
-"""Where tables of pipelines live: `target` and `targets` of connections.yaml, DATAFLOW_TARGET, USE.
+"""The place of pipelines' tables: `target` and `targets`, DATAFLOW_TARGET, USE.
 
     target: warehouse
     targets:
@@ -50,7 +50,7 @@ class PipelineTarget:
 
 @dataclass(frozen=True)
 class PipelineEntry:
-    """What one document says."""
+    """The targets of one document."""
 
     default: PipelineTarget | str | None = None
     """Also a name."""

@@ -24,7 +24,7 @@ from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 
 
 class DeclaredSink(TableSink, ChecksStored):
-    """What is the same for a declared table wherever it is."""
+    """The common part of a declared table's sink, wherever the table is."""
 
     type: ClassVar[str] = "iceberg"
     snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)

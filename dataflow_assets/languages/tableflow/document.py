@@ -32,7 +32,7 @@ _OF_PARTS = ("source_clusters[", "tables[")
 
 @dataclass(frozen=True)
 class _Clusters:
-    """Those of a file: all names, and the ones without a mistake with their places."""
+    """The clusters of a file: all names, and the sound ones with their places."""
 
     names: tuple[str, ...]
     sound: Mapping[str, tuple[int, model.SourceCluster]]
@@ -41,7 +41,7 @@ class _Clusters:
 
 
 def reads(document: Document) -> bool:
-    """Whether the document is this language's: by two of its keys, and none of Kubernetes'."""
+    """Tells whether a document is of this language: by two of its keys, and none of Kubernetes'."""
     kubernetes = document.get("apiVersion") or document.get("kind")
     keys = [key for key in _KEYS if document.get(key) is not None]
     return len(keys) > 1 and not kubernetes

@@ -1,4 +1,4 @@
-"""Where the tables of a Tableflow file are: the bucket, and the location's catalog, if any."""
+"""The places of a Tableflow file's tables: the bucket, and the location's catalog, if any."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PREFIX = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/?)+")
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where tables are."""
+    """The bucket and folder of tables."""
 
     url: str
     """Bucket and prefix, without a slash at the end."""
@@ -72,7 +72,7 @@ def _join(url: str, prefix: str) -> str:
 
 @dataclass(frozen=True)
 class TableflowPlaced:
-    """Where the tables of a file are: their folder, and the catalog that knows them, if any."""
+    """The folder of a file's tables, and the catalog that lists them, if any."""
 
     bucket: Bucket
     catalog: TableflowCatalog | None

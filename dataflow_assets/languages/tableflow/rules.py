@@ -1,4 +1,4 @@
-"""What one key of a Tableflow file says about another."""
+"""Checks keys of a Tableflow file against each other."""
 
 from __future__ import annotations
 

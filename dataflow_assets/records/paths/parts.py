@@ -31,7 +31,7 @@ _IN_BRACKETS = "[0], [*], ['key']"
 
 
 class Unreadable(ValueError):
-    """What is wrong, and how many characters before it are right."""
+    """A mistake in a path, and how many characters before it are right."""
 
     def __init__(self, why: str, at: int) -> None:
         self.why = why

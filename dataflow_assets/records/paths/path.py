@@ -44,7 +44,7 @@ class Path(Written):
 
     @property
     def name(self) -> str:
-        """What `select` calls the column: the last key, index or `#`; patterns as they stand."""
+        """The column's name in `select`: the last key, index or `#`; patterns stay as written."""
         keys = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
         return next((part.text for part in keys), "_")
 

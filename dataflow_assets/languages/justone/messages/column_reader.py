@@ -47,7 +47,7 @@ class JustoneReader:
         self._decode: Callable[[bytes], Any] | None = None
 
     def columns(self, bodies: Sequence[bytes]) -> tuple[list[Cells], Refused]:
-        """Of each path the elements, null where there is none; and what is no JSON."""
+        """Returns the elements of each path, null if absent, and the bodies that are not JSON."""
         if self._decode is not None:
             try:
                 return self._all_found(list(map(self._decode, bodies)), bodies), {}

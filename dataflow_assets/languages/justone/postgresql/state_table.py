@@ -1,4 +1,4 @@
-"""What JustOne's connector has stored: for each target a table of the offsets that come next.
+"""Reads what JustOne's connector has stored: a table of next offsets for each target.
 
 The connector writes it in the transaction that moves its rows, where its delivery is synchronized.
 While it runs so, each of its tasks has a temporary table of the target's name.

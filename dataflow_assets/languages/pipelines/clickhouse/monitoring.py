@@ -1,4 +1,4 @@
-"""What people ask of pipelines and the checkpoint does not keep: names, settings, batches, errors.
+"""Keeps for the views what the checkpoint does not: names, settings, batches, errors.
 
 Rows are only ever added: of those of one pipeline or batch the one with the highest version counts.
 Nothing here decides what is read or stored: the checkpoint alone does.

@@ -25,7 +25,7 @@ from dataflow_assets.languages.pipelines.views import kind_and_message, noting
 
 
 class ClickhousePipelineSession(ClickhouseSinkSession, NotesEnd):
-    """Behind each change of the checkpoint what is done is noted for the views.
+    """Notes for the views, after each change of the checkpoint, what was done.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
     """

@@ -48,7 +48,7 @@ _FRESHNESS = 10.0
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """What one file says, before it is known where its tables live."""
+    """The declarations of one file, before the place of their tables is known."""
 
     file: str
     statements: tuple[syntax.Statement, ...] = field(repr=False)

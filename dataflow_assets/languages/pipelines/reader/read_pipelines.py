@@ -41,7 +41,7 @@ _ERRORS = ("ALL", "CONSTRAINT", "DUPLICATE", "PARSER")
 def read_create(
     cursor: Cursor, place: Place, *, replaces: bool, inferred: bool
 ) -> tuple[CreatePipeline, Sequence[Noted]]:
-    """Behind PIPELINE. Raises Unreadable at what is not supported."""
+    """Reads on after PIPELINE. Raises Unreadable at what is not supported."""
     exists = cursor.takes("IF", "NOT", "EXISTS")
     name = plain_name(cursor, "a pipeline")
     cursor.expect("AS")

@@ -53,7 +53,7 @@ _CLAUSES = {
 
 
 def read_procedure(cursor: Cursor) -> CreateProcedure:
-    """Behind CREATE [OR REPLACE] PROCEDURE. Raises Unreadable at what is not supported."""
+    """Reads on after CREATE [OR REPLACE] PROCEDURE. Raises Unreadable at what is not supported."""
     place, name = cursor.place, plain_name(cursor, "a procedure")
     cursor.expect("(")
     batch = read_name(cursor, "the parameter of the batch")

@@ -21,7 +21,7 @@ _MOST_DIGITS = 38
 
 
 def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
-    """Behind CREATE [ROWSTORE ...] TABLE: the table, and what is left out of it."""
+    """Reads on after CREATE [ROWSTORE ...] TABLE: the table, and what is left out of it."""
     place = cursor.place
     exists = cursor.takes("IF", "NOT", "EXISTS")
     name = plain_name(cursor, "a table")

@@ -50,7 +50,7 @@ _NAMED = re.compile(r"""([\w.-]+\s*=\s*)("[^"]*"|'[^']*'|[^&;,\s]+)""")
 
 @dataclass(frozen=True)
 class Connected:
-    """What a pipeline reads."""
+    """The source of a pipeline."""
 
     source: Source
     envelope: Envelope | None

@@ -36,7 +36,7 @@ BATCH: Scope = {one.name: Reference(one.name, one.type.kind == "json") for one i
 
 @dataclass(frozen=True)
 class PipelineNames:
-    """How a target spells the names of a file."""
+    """Spells the names of a file as a target does."""
 
     folds: bool
     """True: in small letters, as PostgreSQL reads a name without quotes."""

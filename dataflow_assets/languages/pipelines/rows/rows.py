@@ -33,7 +33,7 @@ class PipelineOutput:
 
 @dataclass(frozen=True)
 class Envelope:
-    """How a message of a source becomes `topic`, `id` and `record`.
+    """Builds `topic`, `id` and `record` from a message of a source.
 
     The message itself is the record; its id consists of some of its keys.
     """

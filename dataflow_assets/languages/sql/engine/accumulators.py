@@ -1,4 +1,4 @@
-"""How each aggregate is kept up to date by rows that come and go."""
+"""Keeps each aggregate up to date by rows that come and go."""
 
 from __future__ import annotations
 

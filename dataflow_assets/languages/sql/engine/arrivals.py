@@ -18,7 +18,7 @@ from dataflow_assets.records.record import Record
 
 
 class Arrived(NamedTuple):
-    """What came of a change of a row."""
+    """The result of a change of a row."""
 
     key: bytes | None
     """Of a table with a PRIMARY KEY."""
@@ -29,7 +29,7 @@ class Arrived(NamedTuple):
 
 
 class ArrivedTogether(NamedTuple):
-    """What came of the changes of many messages."""
+    """The results of the changes of many messages."""
 
     keys: Sequence[bytes] | None
     """As in Arrived, change by change."""
@@ -58,7 +58,7 @@ class PrimaryKey:
         return self._codec.pack(values)
 
     def together(self, rows: FlinkColumns) -> list[bytes]:
-        """Of many rows. Raises ValueError where a column of one is null."""
+        """Returns the keys of many rows. Raises ValueError where a column of one is null."""
         columns = [rows.values[at] for at in self._places]
         if any(None in one for one in columns):
             raise ValueError("a column of the PRIMARY KEY is null")
@@ -91,7 +91,7 @@ class Arrivals:
         return Arrived(key, [pack(one) for one in seen if one is not None], gone)
 
     def together(self, given: FlinkMessages) -> ArrivedTogether:
-        """The same of many messages.
+        """Reads many messages at once.
 
         Raises an error of any kind where one of the messages is to be looked at by itself.
         """

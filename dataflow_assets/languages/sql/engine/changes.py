@@ -42,7 +42,7 @@ def concatenate(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def latest(given: pa.Table) -> pa.Table:
-    """Of each key the change with the highest number, of these the last."""
+    """Keeps the change with the highest number of each key, of equal ones the last."""
     keys = given["k"].combine_chunks().dictionary_encode()
     if len(keys.dictionary) == given.num_rows:
         return given

@@ -1,4 +1,4 @@
-"""What a query does, in lines for people: read, kept, merged, written. Asset pages show it."""
+"""Describes a query in lines for people, for asset pages: read, kept, merged, written."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class FlinkMember:
 
 @dataclass(frozen=True)
 class Shared:
-    """What is computed once for a row, by its number."""
+    """Expressions that are computed once for a row, by their numbers."""
 
     type: FlinkType
     at: int
@@ -157,7 +157,7 @@ def _over_others(
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
-    """What must hold, each by itself; as often as views use it, as plans of stored states have it.
+    """Splits a condition at AND; as often as views use a part, as plans of stored states have it.
 
     Of views over views that may be exponentially often: of very many parts each is there once.
     """
@@ -195,7 +195,7 @@ def lasting(expression: Expression) -> bool:
 def program(
     shared: Sequence[Expression], environment: Environment
 ) -> Callable[[Expression], Evaluate]:
-    """What compiles the expressions of one query: what they share is computed once for a row."""
+    """Returns a compiler of a query's expressions: shared parts are computed once for a row."""
     made: list[Evaluate] = []
     for one in shared:
         made.append(_once(compile_expression(one, environment, made)))

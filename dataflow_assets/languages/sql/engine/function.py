@@ -1,4 +1,4 @@
-"""What a function of the closed list is: its types, its results, and its rows of the reference."""
+"""The model of a function: its types, its results, and its rows of the reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Environment:
-    """What the results of functions depend on beside their arguments."""
+    """The values besides arguments that results of functions depend on."""
 
     zone: str = "UTC"
     """`table.local-time-zone`."""

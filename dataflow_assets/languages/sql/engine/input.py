@@ -26,7 +26,7 @@ Keys = Sequence[Sequence[Any]] | None
 
 @dataclass(frozen=True)
 class Source:
-    """What the records of a table are."""
+    """The records of a table: their layout and columns."""
 
     value: FlinkLayout
     key: FlinkLayout | None
@@ -250,7 +250,7 @@ class _Cells:
         metadata: Sequence[Mapping[str, Any]],
         count: int,
     ) -> FlinkColumns:
-        """The same of so many records; `bodies`: None of records without values."""
+        """Returns `count` records as columns; `bodies` is None for records without values."""
         found: list[Sequence[Any]] = [[None] * count] * self._width
         values = None if bodies is None else self._values_of(bodies)
         for n, at, key_at in self._of_value:

@@ -1,4 +1,4 @@
-"""What is kept of an aggregate: a list that msgpack can write.
+"""The state of an aggregate: a list that msgpack can write.
 
 It depends on which rows are there, never on their order.
 """
@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.engine.changes import Ints
 
 
 class FlinkKept(ABC):
-    """How one aggregate is kept."""
+    """Makes, folds and reads the state of one aggregate."""
 
     @abstractmethod
     def empty(self) -> list[Any]: ...
@@ -52,7 +52,7 @@ class FlinkKept(ABC):
 
 
 def sums(groups: Ints, count: int, numbers: Ints) -> Ints:
-    """By group the sum of its numbers."""
+    """Adds up numbers by group."""
     totals = np.zeros(count, np.int64)
     np.add.at(totals, groups, numbers)
     return totals

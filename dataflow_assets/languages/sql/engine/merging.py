@@ -73,7 +73,7 @@ def sign(before: Sequence[bytes], now: Sequence[bytes]) -> Signed:
 
 @dataclass(frozen=True)
 class FlinkMerged:
-    """What became of keys that have changed."""
+    """The keys that have changed, with their old and new rows."""
 
     puts: pa.Table
     """What is kept from now on."""
@@ -101,7 +101,7 @@ def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> FlinkMerge
 
 
 def merge_distinct(stage: FlinkStage, old: pa.Table, given: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """How many rows have each value; a value that has come or gone is a change of its group.
+    """Counts the rows of each value; a value that comes or goes changes its group.
 
     Returns:
         What is kept from now on, and changes of the groups of the stage.
@@ -149,7 +149,7 @@ def _of_groups(stage: FlinkStage, keys: Sequence[bytes], signs: Ints) -> pa.Tabl
 
 @dataclass
 class MergedGroups:
-    """What became of the groups of a stage that have changed."""
+    """The groups of a stage that have changed."""
 
     puts: dict[bytes, bytes | None] = field(default_factory=dict)
     """What is kept from now on; None: nothing any more."""
@@ -287,7 +287,7 @@ def aggregates(stage: FlinkStage) -> list[FlinkKept]:
 
 
 def by_group(given: pa.Table) -> dict[bytes, list[tuple[Any, int]]]:
-    """By group what has changed of it, unpacked, and how many times."""
+    """Returns the changes of each group, unpacked, and how many times each came."""
     found: dict[bytes, list[tuple[Any, int]]] = {}
     columns = without_zeros(added_up(given)).to_pydict()
     besides = unpack_all(columns["x"])

@@ -1,4 +1,4 @@
-"""What a record of a topic has beside key and value, as columns: read, and written."""
+"""Reads and writes columns of a record that are in neither its key nor its value."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def reader(key: str, wanted: FlinkType, zone: ZoneInfo) -> Read:
 
 
 def writer(key: str) -> Callable[[Any], Any]:
-    """What makes JSON of a value that is written: milliseconds, or pairs of name and base64."""
+    """Returns the JSON form of a value to write: milliseconds, or pairs of name and base64."""
     if key == TIMESTAMP:
         return _millis
     if key == HEADERS:

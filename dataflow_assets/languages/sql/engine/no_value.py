@@ -1,4 +1,4 @@
-"""What becomes of a row for which an expression has no value: its record is rejected."""
+"""Rejects the record of a row for which an expression has no value."""
 
 from __future__ import annotations
 

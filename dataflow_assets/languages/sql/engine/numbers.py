@@ -33,13 +33,13 @@ def bounds(kind: str) -> tuple[int, int]:
 
 
 def wrapper(kind: str) -> Callable[[int], int]:
-    """The same as `wrap_around`, for many values of one kind."""
+    """Returns `wrap_around` for many values of one kind."""
     least, most = bounds(kind)
     return lambda value: value if least <= value <= most else wrap_around(kind, value)
 
 
 def rounder(wanted: FlinkType) -> Callable[[Decimal], Decimal | None]:
-    """What gives decimals the digits of a type; null where they have more before the point."""
+    """Rounds decimals to a type's digits; null if there are more before the point."""
     unit, most = Decimal(1).scaleb(-wanted.scale), Decimal(1).scaleb(wanted.length - wanted.scale)
 
     def rounded(value: Decimal) -> Decimal | None:
@@ -66,7 +66,7 @@ def single(value: float) -> float:
 
 
 def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:
-    """As Java reads them, with blanks around; of a whole number a fraction is cut.
+    """Reads numbers as Java does, with blanks around; the fraction of a whole number is cut.
 
     They raise ValueError for what is not a number, and for a number that does not fit.
     """

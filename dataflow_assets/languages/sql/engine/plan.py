@@ -1,4 +1,4 @@
-"""What one INSERT does with each message, as it is found out when a file is loaded."""
+"""The plan of one INSERT: its work on each message, made when a file is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "key"
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a column of the source's row comes from."""
+    """The origin of a column of the source's row."""
 
     name: str
     place: Literal["value", "key", "metadata"]
@@ -57,7 +57,7 @@ class FlinkOutput:
 
 @dataclass(frozen=True)
 class FlinkPlan:
-    """What one INSERT does with each message. Made when a file is loaded."""
+    """The work of one INSERT on each message. Made when a file is loaded."""
 
     value: FlinkLayout
     key: FlinkLayout | None

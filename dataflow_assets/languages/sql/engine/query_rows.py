@@ -1,4 +1,4 @@
-"""What a query does with each message, inside a task."""
+"""Runs a query on each message, inside a task."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Outputs:
         ]
 
     def __call__(self, row: Row) -> dict[str, Any] | None:
-        """None where the row is to be left out. Raises RejectedRecord."""
+        """Returns None where the row is to be left out. Raises RejectedRecord."""
         body: dict[str, Any] = {}
         name = ""
         try:

@@ -36,7 +36,7 @@ class FlinkOrder:
     nulls_first: bool
 
     def key(self, one: Counted) -> tuple[int] | tuple[int, Any]:
-        """By which Python sorts rows; in the other direction where they descend."""
+        """Returns the key for Python's sort, which is reversed where rows descend."""
         value, first = one[0][self.at], self.nulls_first != self.descending
         return (0 if first else 2,) if value is None else (1, value)
 
@@ -155,7 +155,7 @@ class Ranks(Merging):
 
 @dataclass
 class _Passed:
-    """What is passed on of one key, of which a part is as it was before."""
+    """The rows of one key for the next stage; a part of them is as it was before."""
 
     group: bytes
     before: Sequence[list[Any]]
@@ -166,7 +166,7 @@ class _Passed:
     def row(
         self, at: int, values: list[Any], made: Callable[[bytes, Sequence[Any], int], bytes | None]
     ) -> bytes | None:
-        """None where the row is left out, or cannot be computed."""
+        """Returns None where the row is left out, or cannot be computed."""
         if at < len(self.before) and self.before[at] == values:
             return self.sent[at]
         try:

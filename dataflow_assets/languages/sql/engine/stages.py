@@ -40,12 +40,12 @@ class FlinkStage:
 
     @property
     def folds(self) -> bool:
-        """Whether many rows of a group are added up before what is kept of the group is read."""
+        """Tells whether rows of a group are added up before the group's state is read."""
         return True
 
     @property
     def types(self) -> tuple[FlinkType, ...]:
-        """Of the columns of its rows: the keys, then the results."""
+        """The types of its rows' columns: the keys, then the results."""
         return (*(one.type for one in self.keys), *(one.type for one in self.calls))
 
     @property
@@ -71,7 +71,7 @@ class FlinkStage:
 
 
 class Intake:
-    """What a stage sees of a row: its group, and the arguments of the aggregates."""
+    """Computes a row's group and the arguments of the aggregates."""
 
     def __init__(self, stage: FlinkStage, environment: Environment) -> None:
         compiled = program(stage.shared, environment)

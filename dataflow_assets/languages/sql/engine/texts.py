@@ -69,7 +69,7 @@ def date_text(value: date) -> str:
 
 
 def double_text(value: float) -> str:
-    """As Java writes it since version 19: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
+    """Writes a double as Java does since version 19: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
     return _java_text(value, value)
 
 
@@ -90,7 +90,7 @@ def _java_text(value: float, exact: float) -> str:
 
 
 def shortest(value: float) -> float:
-    """Of a FLOAT the number with the fewest digits that is the same FLOAT: 0.1 stays 0.1."""
+    """Returns the number with the fewest digits that is the same FLOAT: 0.1 stays 0.1."""
     import numpy as np
 
     return float(str(np.float32(value)))

@@ -183,7 +183,7 @@ def assignable(given: FlinkType, wanted: FlinkType) -> bool:
 
 
 def keeps_apart(given: FlinkType, wanted: FlinkType) -> bool:
-    """Whether values that differ still differ once they are cast: all digits have their place.
+    """Tells whether values that differ still differ once cast: all digits have their place.
 
     Values may be longer or shorter than their type says. A cast fills a CHAR and cuts a VARBINARY,
     inside of a ROW or an ARRAY also where that type stays as it is.

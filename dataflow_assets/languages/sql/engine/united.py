@@ -17,7 +17,7 @@ from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, m
 
 @dataclass(frozen=True)
 class TableRows:
-    """What a query reads of one table. Made when a file is loaded, sent to the tasks."""
+    """The part of a query that reads one table. Made when a file is loaded, sent to tasks."""
 
     value: FlinkLayout
     key: FlinkLayout | None
@@ -67,7 +67,7 @@ class FlinkRows:
         return [self._of(one) for one in rows if self._holds(one)]
 
     def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
-        """The same of many rows, and of each that comes out the number of the one that went in.
+        """Computes many rows, and for each that comes out the number of the one that went in.
 
         Raises an error of any kind where something cannot be computed.
         """

@@ -52,7 +52,7 @@ class Unnest:
 
     @property
     def places(self) -> frozenset[int]:
-        """Of its columns in the rows that come out."""
+        """The places of its columns in the rows that come out."""
         return frozenset(range(self.at, self.at + len(self.types)))
 
     @property
@@ -95,7 +95,7 @@ def made_of(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
 
 
 def read_for(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
-    """The same with all that is looked at to know how many rows come out."""
+    """Returns the places to read, with those that decide how many rows come out."""
     cells = frozenset(places)
     for one in reversed(unnests):
         cells = one.before(cells) | looked_at(one.expressions, one.shared)
@@ -118,7 +118,7 @@ class FlinkUnnested:
         return rows
 
     def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
-        """The same of many rows, and of each row that comes out the one that it came of."""
+        """Unnests many rows, and returns for each row that comes out its row of origin."""
         if not self._joins:
             return rows, range(rows.count)
         found: list[Row] = []

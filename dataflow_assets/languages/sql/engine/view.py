@@ -1,4 +1,4 @@
-"""What an INSERT with state does: made when a file is loaded, sent to the tasks."""
+"""The plan of an INSERT with state: made when a file is loaded, sent to the tasks."""
 
 from __future__ import annotations
 

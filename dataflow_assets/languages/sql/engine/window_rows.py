@@ -30,7 +30,7 @@ _MOST_KNOWN = 10_000
 
 
 class FlinkSeen(NamedTuple):
-    """What came of a record, or of a change in it."""
+    """The result of a record, or of a change in it."""
 
     key: bytes | None
     """Of an upsert table."""
@@ -89,7 +89,7 @@ class _Moment:
         self._value = compile_expression(expression, environment)
 
     def __call__(self, row: Row) -> int | None:
-        """None where the row has none. Raises RejectedRecord."""
+        """Returns None where the row has no time. Raises RejectedRecord."""
         try:
             value = self._value(row)
             return None if value is None else millis(value)

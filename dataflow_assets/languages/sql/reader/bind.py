@@ -117,7 +117,7 @@ Named = Sequence[tuple[str, Expression]]
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in one query."""
+    """Resolves the names of one query."""
 
     columns: Named
     tables: Sequence[tuple[str, Named]] = ()

@@ -70,6 +70,6 @@ CHANGE_FORMATS: Sequence[Key] = (
 
 
 def envelope(options: Mapping[str, Option]) -> Envelope | None:
-    """What has captured the changes that a table of kafka reads; None: its records are rows."""
+    """Returns the capture format of a kafka table's changes; None if its records are rows."""
     values = (options[key].value for key in ("value.format", "format") if key in options)
     return next((CHANGES[one] for one in values if one in CHANGES), None)

@@ -1,4 +1,4 @@
-"""What is wrong with the declared columns of a table."""
+"""Checks the declared columns of a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_METADATA = {
 def column_problems(
     table: FlinkCreateTable, connector: str, metadata: Mapping[str, FlinkType]
 ) -> Iterator[tuple[Place, str]]:
-    """What is wrong with the columns of a table, and where; `metadata`: the keys that it has."""
+    """Yields mistakes in the columns of a table; `metadata`: the keys that it has."""
     columns = {one.name: one for one in table.columns}
     for name in table.key:
         one = columns.get(name)

@@ -1,4 +1,4 @@
-"""What is known of a file of SQL while it is read, and how its names are declared."""
+"""Declares the names of a file of SQL while it is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataflow_assets.languages.sql.reader.tables import FlinkDeclared, declare_t
 
 @dataclass
 class FileState(StatementNotes):
-    """What is known while a file is read from its beginning to its end."""
+    """The names and findings of a file while it is read from beginning to end."""
 
     text: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class FileState(StatementNotes):
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
     def catalog(self) -> FlinkCatalog:
-        """Of two tables of a name the file's own is meant."""
+        """The tables and views that queries can read; the file's own tables come first."""
         own = {*self.written, *self.views, *self.broken}
         others = {name: found for name, found in self.beside.items() if name not in own}
         usable = {name: found[0][1] for name, found in others.items() if len(found) == 1}

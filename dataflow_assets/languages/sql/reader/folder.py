@@ -21,7 +21,7 @@ class SqlFile:
 
     @cached_property
     def folder(self) -> Path:
-        """Where it is, without links; found out once, as all files of a folder are compared."""
+        """The folder without links; resolved once, as all files of a folder are compared."""
         return Path(self.file).resolve().parent
 
 

@@ -25,7 +25,7 @@ from dataflow_assets.languages.sql.reader.syntax import (
 
 @dataclass(frozen=True)
 class Grouping(Scope):
-    """What names and aggregates mean behind a GROUP BY."""
+    """Resolves names and aggregates after a GROUP BY."""
 
     inner: Scope = Scope(())
     """Of the rows that are grouped."""
@@ -105,7 +105,7 @@ def _argument(node: Invoked, scope: Scope) -> Expression | None:
 
 
 def has_map(kind: FlinkType) -> bool:
-    """Whether values of a type are maps, or hold some: nobody says which of two is the same."""
+    """Tells whether values are maps or hold some, which no rule compares."""
     return kind.kind == "MAP" or any(map(has_map, kind.items))
 
 

@@ -88,7 +88,7 @@ def sharing(
 
 
 def sharing_parts(insert: FlinkInsert, one: Parts) -> Parts:
-    """The same, with what its expressions have in common computed once. Raises Unreadable."""
+    """Computes once what expressions of an insert have in common. Raises Unreadable."""
     parts, found = sharing(insert, one.expressions)
     return replace(one.over(found), shared=parts)
 

@@ -45,7 +45,7 @@ class Numbering:
 
 @dataclass(frozen=True)
 class FlinkArrival:
-    """What tells when a row came that never goes: behind its columns, and among them."""
+    """The columns that tell when a row came: after its own columns, and among them."""
 
     width: int
     """How many columns it has: behind are offset and partition of its message."""
@@ -137,7 +137,7 @@ def arrival_cells(stage: FlinkStage) -> Iterator[Cell]:
 
 
 def _is_latest(found: Numbering) -> bool:
-    """Whether the latest row is the first: of two at the same time that is the one that came later.
+    """Tells whether the latest row is the first: of two at one time the one that came later.
 
     Of rows with any other equal values the one that came first stays.
     """
@@ -187,7 +187,7 @@ def _limits(stage: Ranking, where: Expression | None) -> Iterator[int]:
 
 
 def compared_to(stage: Ranking, one: Expression) -> tuple[str, int] | None:
-    """By which operator the number is compared, and to what; None for anything else."""
+    """Returns the operator and the limit of the number; None for other expressions."""
     if not isinstance(one, FlinkCall) or one.name not in _FLIPPED:
         return None
     left, right = map(_bare, one.arguments)

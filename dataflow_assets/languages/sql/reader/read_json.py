@@ -18,7 +18,7 @@ _VALUED = (("NULL",), ("ERROR",), ("DEFAULT",))
 
 
 def read_json(cursor: Cursor, place: Place, name: str, read: Callable[[Cursor], Node]) -> Node:
-    """Behind the parenthesis; `read`: reads an expression. Raises Unreadable."""
+    """Reads on after the parenthesis; `read` reads an expression. Raises Unreadable."""
     given: list[Node] = [read(cursor)]
     cursor.expect(",")
     given.append(read(cursor))

@@ -19,7 +19,7 @@ _MERGED = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
 
 
 class _Items:
-    """What is between the parentheses of a table."""
+    """The items between the parentheses of a table."""
 
     def __init__(self) -> None:
         self.columns: list[FlinkColumnDefinition] = []

@@ -18,7 +18,7 @@ _URLS = ("url", "schema-registry.url")
 
 
 def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
-    """None where the table needs none, or `notes` has got the reason."""
+    """Returns None where the table needs none, or `notes` has got the reason."""
     starts = list(_starts(table))
     if not starts:
         return None

@@ -1,4 +1,4 @@
-"""What a query is: columns over the rows of one table, and what is made of these rows."""
+"""The model of a query: columns over the rows of one table, and the stages after them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ Rows = tuple[Relation, Scope]
 
 @dataclass(frozen=True)
 class FlinkCatalog:
-    """What can be read, by name."""
+    """The tables and views that can be read, by name."""
 
     tables: Mapping[str, FlinkDeclared]
     views: Mapping[str, tuple[View, tuple[Relation, ...]]]

@@ -1,4 +1,4 @@
-"""Where a flow begins and ends to read a table: `scan.startup.*` and `scan.bounded.*`."""
+"""Reads where a flow starts and ends: `scan.startup.*` and `scan.bounded.*`."""
 
 from __future__ import annotations
 

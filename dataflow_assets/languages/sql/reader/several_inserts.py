@@ -68,7 +68,7 @@ def reason(made: FlinkPlan | ViewPlan) -> str:
 
 
 def collide(made: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
-    """Whether a row of one could replace, or delete, a row of the other one in the same table."""
+    """Tells whether a row of one could replace or delete a row of the other in one table."""
     return (_changes(made) or _changes(other)) and not _apart(made, other)
 
 

@@ -36,7 +36,7 @@ _BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
 @dataclass(frozen=True)
 class FlinkBuffer:
-    """What `sink.buffer-flush.*` say."""
+    """The options `sink.buffer-flush.*`."""
 
     rows: int
     """Keys among which changes of one key become one."""

@@ -1,4 +1,4 @@
-"""What the page of SQL files says about Flink's bytes, and where answers differ from Flink's."""
+"""Writes the part of the page of SQL files on bytes, and on differences from Flink."""
 
 from collections.abc import Sequence
 

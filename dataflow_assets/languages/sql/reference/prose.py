@@ -1,4 +1,4 @@
-"""What the page of SQL files says in sentences; `sql` puts its tables between them."""
+"""The sentences of the page of SQL files; `sql` puts its tables between them."""
 
 TOP = """# Flink's SQL: `*.sql`
 

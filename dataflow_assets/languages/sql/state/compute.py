@@ -167,5 +167,5 @@ def store(files: StateFiles, place: StatePlace, generation: str, manifest: Manif
 
 
 def folder_of(generation: str, number: int, name: str) -> str:
-    """Of a span: those of later ones sort behind it."""
+    """Returns the folder of a span; those of later spans sort after it."""
     return f"{generation}/{number:012}-{name}"

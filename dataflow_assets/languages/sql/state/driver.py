@@ -1,4 +1,4 @@
-"""What the driver has for a computation: a cache of files, Spark, and when it needs Spark."""
+"""The driver's side of a computation: a cache of files, Spark, and when it needs Spark."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class QueryDriver:
-    """What the driver has for a computation."""
+    """The resources of the driver for a computation."""
 
     cache: Cache
     spark: Callable[[], SparkSession]

@@ -1,4 +1,4 @@
-"""What is forgotten by `table.exec.state.ttl`: a time that only goes on, whatever is set later."""
+"""Expires state by `table.exec.state.ttl`: its clock only goes on, whatever is set later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALWAYS = 0
 
 
 class Expiry(NamedTuple):
-    """What is forgotten in one micro-batch; in milliseconds."""
+    """The limits of one micro-batch by which state expires, in milliseconds."""
 
     begun: int | None
     """When what is kept began to expire; None: it does not."""

@@ -84,7 +84,7 @@ NOTHING = KEPT.empty_table()
 
 @dataclass
 class MovedRows:
-    """What came of a hop."""
+    """The result of a hop."""
 
     puts: pa.Table
     """What is kept from now on, by keys that have changed."""

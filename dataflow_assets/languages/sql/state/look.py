@@ -1,4 +1,4 @@
-"""What a few messages come to by themselves, in memory: for a look."""
+"""Computes in memory the result of a few messages by themselves, for a preview."""
 
 from __future__ import annotations
 

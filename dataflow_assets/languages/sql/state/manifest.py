@@ -27,7 +27,7 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 class StateTable(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept under keys: a file for each bucket, and newer ones, the oldest of them first.
+    """The rows of a table: a file for each bucket, and newer ones, oldest first.
 
     A key is in the bucket of its hash, and in any of the newer files: the newest one counts.
     """
@@ -43,7 +43,7 @@ class StateTable(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def rows(self) -> int:
-        """Of all files; a key may be in several."""
+        """The rows of all files; a key may be in several."""
         return sum(one.rows for one in self.files)
 
 
@@ -120,7 +120,7 @@ class Earlier(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a view has read, and the state that came of it."""
+    """The offsets that a view has read, and the state that came of them."""
 
     offsets: dict[str, int]
     generation: str

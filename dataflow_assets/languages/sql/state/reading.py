@@ -36,7 +36,7 @@ TOGETHER = 4_096
 
 @dataclass
 class StateRead:
-    """What came of a slice."""
+    """The result of a slice."""
 
     changes: pa.Table = field(default_factory=lambda: NONE)
     refused: list[OutputRow] = field(default_factory=list)
@@ -201,7 +201,7 @@ def _times(batch: pa.RecordBatch) -> list[int]:
 
 
 class _KeyedRows(_Taking):
-    """Of each key the last row, else how often each comes."""
+    """The last row of each key, or how often each row comes."""
 
     def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
         super().__init__(view)
@@ -237,7 +237,7 @@ class _KeyedRows(_Taking):
 
 
 class _WindowedRows(_Taking):
-    """How often each row comes in each window, and how far their time has come."""
+    """Counts each row in each window, and follows how far their time has come."""
 
     def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:
         super().__init__(view)

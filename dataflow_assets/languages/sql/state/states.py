@@ -18,7 +18,7 @@ from dataflow_assets.languages.sql.state.tasks import StatePlace, load, part
 
 
 class QueryStates:
-    """Of the last two states the manifests; others are read when they are asked for."""
+    """The manifests of the last two states; others are read on demand."""
 
     def __init__(self, source: ViewSourceOptions, flow: str, files: StateFiles) -> None:
         self._source, self._flow, self._files = source, flow, files

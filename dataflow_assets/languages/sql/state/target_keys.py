@@ -1,4 +1,4 @@
-"""Whether a table tells keys apart that a query tells apart: else several groups were one row."""
+"""Checks that a table tells keys apart that a query does: else groups would become one row."""
 
 from __future__ import annotations
 

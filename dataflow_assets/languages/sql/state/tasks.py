@@ -1,4 +1,4 @@
-"""What is done in Spark's tasks: slices of messages are read, buckets of a table are merged."""
+"""The work of Spark's tasks: slices of messages are read, buckets of a table are merged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StatePlace:
-    """Where a task puts its files."""
+    """The folder into which a task writes its files."""
 
     location: FilesConnection
     flow: str
@@ -46,13 +46,12 @@ class StatePlace:
         return f"{self.folder}/{kind}-{uuid4().hex}.parquet"
 
     def changes(self, table: str) -> str:
-        """The same for changes of a table."""
         return f"{self.folder}/{table}-changes-{uuid4().hex}.arrow"
 
 
 @dataclass(frozen=True)
 class StateDone:
-    """What came of a task."""
+    """The result of a task."""
 
     staged: Mapping[str, StagedState] = field(default_factory=dict)
     """By the table that the changes are of."""

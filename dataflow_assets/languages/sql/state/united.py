@@ -44,7 +44,7 @@ def name_partition(number: int, partition: str) -> str:
 
 
 def identities(text: str) -> Sequence[str]:
-    """By the number of a table what `SourceSession.identity` was of it."""
+    """Returns what `SourceSession.identity` was of each table, by its number."""
     return text.split(_IDENTITIES)
 
 

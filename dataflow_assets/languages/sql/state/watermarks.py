@@ -1,4 +1,4 @@
-"""How far the time of a table's rows has come: by partition, and of the view.
+"""Follows the time of a table's rows: for each partition, and for the view.
 
 Pure functions of what committed micro-batches have read, and of the times at which they were
 planned. All times are milliseconds since 1970.
@@ -15,7 +15,7 @@ LAST = 253_402_300_799_999
 
 
 class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one partition."""
+    """The time that one partition has reached."""
 
     active: int
     """When a micro-batch last had records of it; before the first one when it was first seen."""
@@ -24,7 +24,7 @@ class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Watermarks(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Those of all partitions."""
+    """The times of all partitions."""
 
     marks: dict[str, WatermarkState] = {}
     reached: int | None = None
@@ -63,7 +63,7 @@ def advance(
 
 
 def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
-    """Those of windows over processing time: no partition is waited for, and none goes back.
+    """Advances windows over processing time: no partition is waited for, and none goes back.
 
     Args:
         before: those in front of the micro-batch.

@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _FlinkChange(NamedTuple):
-    """What happened to one row."""
+    """The change of one row."""
 
     kind: str
     """`c`, `u` or `d`."""
@@ -126,7 +126,7 @@ class FlinkChanges:
         return self._included[name].fullmatch(value, timeout=SECONDS) is not None
 
     def metadata(self, body: Any) -> dict[str, Any]:
-        """What the envelope says beside the rows, by the keys of METADATA. Raises RejectedRecord.
+        """Reads the envelope beside the rows, by the keys of METADATA. Raises RejectedRecord.
 
         `body`: of a message that has rows.
         """

@@ -113,7 +113,7 @@ def _as_text(layout: FlinkLayout) -> Texted:
 
 
 def _json(given: bytes, *, lenient: bool) -> bytes:
-    """As it is, where it is JSON: what cannot be kept exactly is told by whoever reads it.
+    """Returns JSON unchanged: whoever reads it rejects what cannot be kept exactly.
 
     A byte order mark is left out; `lenient`: also what is behind the first value.
     """

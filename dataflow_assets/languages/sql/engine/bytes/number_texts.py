@@ -29,7 +29,7 @@ class _Number(str):
 
 
 def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
-    """What keeps the texts of numbers in the records of a JSON layout; None: nothing needs it."""
+    """Returns the function that keeps texts of numbers in JSON; None if nothing needs it."""
     keeps = [_keep(kind) for kind in layout.types]
     if layout.kind != "json" or not any(keeps):
         return None

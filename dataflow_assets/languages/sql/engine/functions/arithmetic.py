@@ -124,7 +124,7 @@ def _decimal_left(a: Decimal, b: Decimal) -> Decimal:
 
 
 def float_divided(a: float, b: float) -> float:
-    """By zero NaN or an infinity, as in Java."""
+    """Divides; by zero the result is NaN or an infinity, as in Java."""
     if b:
         return a / b
     return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)

@@ -18,7 +18,7 @@ _ORDERED = ("BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "MONTHS", "
 
 
 def comparable(types: Sequence[FlinkType], environment: Environment) -> Callable[[int], Any]:
-    """By the number of an argument what makes its values comparable. Raises ValueError."""
+    """Returns what makes an argument comparable, by its number. Raises ValueError."""
     numbers = all(one.numeric or one == NULL for one in types)
     if numbers:
         if not all(one.exact or one == NULL for one in types):

@@ -42,7 +42,7 @@ def shift(given: FlinkType, interval: FlinkType) -> Callable[[Any, int], Any]:
 
 
 def months_later(value: Any, months: int) -> Any:
-    """The same day of another month, or its last one. Raises ValueError."""
+    """Returns the same day of another month, or its last day. Raises ValueError."""
     whole = value.year * 12 + value.month - 1 + months
     year, month = divmod(whole, 12)
     last = calendar.monthrange(year, month + 1)[1] if 0 < year < 10_000 else 0

@@ -38,7 +38,7 @@ def expression(text: str) -> regex.Pattern[str]:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a part of a text matches; nothing matches an empty pattern. Raises ValueError."""
+    """Searches a text for a pattern; nothing matches an empty pattern. Raises ValueError."""
     return pattern != "" and _search(text, pattern) is not None
 
 

@@ -1,4 +1,4 @@
-"""How functions say which arguments they take."""
+"""Declares the arguments that functions take."""
 
 from __future__ import annotations
 
