@@ -57,9 +57,9 @@ class ColumnNames:
         for name in names:
             if names.count(name) > 1:
                 pairs = zip(batch.schema.names, names, strict=True)
-                meant = [old for old, new in pairs if new == name]
+                matching = [old for old, new in pairs if new == name]
                 raise PermanentError(
-                    f"the source's columns {' and '.join(meant)} both mean the column {name}: "
+                    f"the source's columns {' and '.join(matching)} both mean the column {name}: "
                     "leave one of them out"
                 )
         return batch.rename_columns(names)

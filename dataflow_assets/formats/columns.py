@@ -77,11 +77,11 @@ def fit(table: object, frame: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
     fields = [_as_json(column, schema.field(column.name)) for column in frame.schema]
     fitted = conform(pa.RecordBatch.from_arrays(frame.columns, schema=pa.schema(fields)), schema)
     for reason in fitted.refused.values():
-        raise refused(table, reason)
+        raise refusal(table, reason)
     return fitted.rows
 
 
-def refused(table: object, reason: str) -> PermanentError:
+def refusal(table: object, reason: str) -> PermanentError:
     """The error of a frame with a value that its table cannot hold."""
     return PermanentError(f"{table}: {reason}; cast it in the frame, or alter the table")
 
@@ -96,7 +96,7 @@ def _as_json(given: pa.Field, wanted: pa.Field) -> pa.Field:
 def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -> None:
     unknown = sorted(set(given) - set(schema.names))
     if unknown and unknown_fields == "reject":
-        raise lacking([given[name] for name in unknown], schema, given)
+        raise new_columns([given[name] for name in unknown], schema, given)
     missing = [f.name for f in schema if f.name not in given and not is_optional(f)]
     if missing:
         raise PermanentError(
@@ -105,7 +105,9 @@ def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -
         )
 
 
-def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str]) -> NewColumns:
+def new_columns(
+    unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str]
+) -> NewColumns:
     """The error that a target of this schema lacks some of its source's columns.
 
     Args:

@@ -21,19 +21,19 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True)
-class Told:
+class ClientSetting:
     """One setting of the consumer, and where it is written."""
 
     text: str
     where: Where
 
 
-def security(told: Mapping[str, Told], notes: Notes, nowhere: Where) -> dict[str, Any]:
+def security(settings: Mapping[str, ClientSetting], notes: Notes, nowhere: Where) -> dict[str, Any]:
     """Returns how brokers are reached, as fields of a source or sink; `notes` gets what is wrong.
 
     What is missing is told at `nowhere`.
     """
-    protocol = told.get("security.protocol")
+    protocol = settings.get("security.protocol")
     name = protocol.text.strip().upper() if protocol else "PLAINTEXT"
     if name not in _PROTOCOLS:
         notes.wrong(protocol.where if protocol else nowhere, f"allowed: {', '.join(_PROTOCOLS)}")
@@ -41,14 +41,14 @@ def security(told: Mapping[str, Told], notes: Notes, nowhere: Where) -> dict[str
     found: dict[str, Any] = {"security_protocol": name}
     where = protocol.where if protocol else nowhere
     if "SASL" in name:
-        found["sasl"] = _sasl(told, notes, where)
+        found["sasl"] = _sasl(settings, notes, where)
     if "SSL" in name:
-        found["tls"] = _tls(told, notes)
+        found["tls"] = _tls(settings, notes)
     return found
 
 
-def _sasl(told: Mapping[str, Told], notes: Notes, where: Where) -> dict[str, Any]:
-    mechanism, jaas = told.get("sasl.mechanism"), told.get("sasl.jaas.config")
+def _sasl(settings: Mapping[str, ClientSetting], notes: Notes, where: Where) -> dict[str, Any]:
+    mechanism, jaas = settings.get("sasl.mechanism"), settings.get("sasl.jaas.config")
     found: dict[str, Any] = {}
     allowed = f"allowed: {', '.join(_MECHANISMS)}"
     if mechanism is None:
@@ -87,9 +87,9 @@ def field_or_reference(name: str, text: str, where: Where, notes: Notes) -> dict
     return {f"{name}_secret_ref": ref} if ref else {name: text}
 
 
-def _tls(told: Mapping[str, Told], notes: Notes) -> dict[str, Any]:
+def _tls(settings: Mapping[str, ClientSetting], notes: Notes) -> dict[str, Any]:
     """PEM, as text or by absolute path; Java's own stores cannot be read."""
-    names = told.get("ssl.endpoint.identification.algorithm")
+    names = settings.get("ssl.endpoint.identification.algorithm")
     if names and names.text.strip().lower() != "https":
         notes.wrong(
             names.where,
@@ -101,10 +101,10 @@ def _tls(told: Mapping[str, Told], notes: Notes) -> dict[str, Any]:
         ("truststore", {"certificates": "ca_file"}),
         ("keystore", {"certificate.chain": "cert_file", "key": "key_file"}),
     ):
-        _check_kind(store, told, notes)
-        path = told.get(f"ssl.{store}.location")
+        _check_kind(store, settings, notes)
+        path = settings.get(f"ssl.{store}.location")
         for key, name in text_keys.items():
-            one = told.get(f"ssl.{store}.{key}") or path
+            one = settings.get(f"ssl.{store}.{key}") or path
             if one and one.text.strip():
                 if not (names_one(one.text) or is_placeholder(one.text)):
                     notes.wrong(one.where, NO_FORM)
@@ -112,9 +112,9 @@ def _tls(told: Mapping[str, Told], notes: Notes) -> dict[str, Any]:
     return found
 
 
-def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
-    kinds = [told[key] for key in told if key.startswith(f"ssl.{store}.")]
-    kind = told.get(f"ssl.{store}.type")
+def _check_kind(store: str, settings: Mapping[str, ClientSetting], notes: Notes) -> None:
+    kinds = [settings[key] for key in settings if key.startswith(f"ssl.{store}.")]
+    kind = settings.get(f"ssl.{store}.type")
     needed = [one for one in kinds if not one.where[1].endswith((".password", ".type"))]
     if needed and (kind is None or kind.text.strip().upper() != "PEM"):
         where = kind.where if kind else needed[0].where

@@ -14,7 +14,7 @@ from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets.errors.likely_names import likely, suggestion
-from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.client_security import ClientSetting, security
 from dataflow_assets.languages.common.connect_keys import CONSUMER, WORKER
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import Key, entry, names
@@ -111,19 +111,21 @@ def other_keys(worker: Document, notes: Notes) -> None:
             judge(key, (worker, key), notes, WORKER)
 
 
-def _consumer_keys(connector: Document, worker: Document) -> Iterator[tuple[str, Told]]:
+def _consumer_keys(connector: Document, worker: Document) -> Iterator[tuple[str, ClientSetting]]:
     """Each key of the consumer, the one that wins last."""
     for key, text in worker.value.items():
         if key == BROKERS or key.startswith(_SECURITY):
-            yield key, Told(text, (worker, key))
+            yield key, ClientSetting(text, (worker, key))
     for document, prefix in ((worker, PREFIX), (connector, OVERRIDE)):
         for key, text in document.value.items():
             if key.startswith(prefix) and not (prefix == PREFIX and key.startswith(OVERRIDE)):
-                yield key.removeprefix(prefix), Told(text, (document, key))
+                yield key.removeprefix(prefix), ClientSetting(text, (document, key))
 
 
-def _brokers(told: Mapping[str, Told], worker: Document, notes: Notes) -> tuple[str, ...]:
-    one = told.get(BROKERS)
+def _brokers(
+    settings: Mapping[str, ClientSetting], worker: Document, notes: Notes
+) -> tuple[str, ...]:
+    one = settings.get(BROKERS)
     where = one.where if one else (worker, BROKERS)
     if not notes.require(where, one.text if one else None, "the brokers, like kafka-1:9092"):
         return ()
@@ -134,16 +136,18 @@ def _brokers(told: Mapping[str, Told], worker: Document, notes: Notes) -> tuple[
     return tuple(f"{match[1]}:{match[2]}" for match in matches if match)
 
 
-def _places_in_log(told: Mapping[str, Told], notes: Notes, found: dict[str, Any]) -> None:
-    if group := told.get("group.id"):
+def _places_in_log(
+    settings: Mapping[str, ClientSetting], notes: Notes, found: dict[str, Any]
+) -> None:
+    if group := settings.get("group.id"):
         found["consumer_group"] = group.text.strip()
-    reset = told.get("auto.offset.reset")
+    reset = settings.get("auto.offset.reset")
     if reset and reset.text.strip().lower() != "earliest":
         notes.wrong(
             reset.where,
             "must be earliest: a flow begins where its consumer group is, else at the earliest "
             "record; to begin at the end, remove the key and run once with --from latest",
         )
-    isolation = told.get("isolation.level")
+    isolation = settings.get("isolation.level")
     if isolation and isolation.text.strip() != "read_committed":
         notes.note(isolation.where, "has no effect: only committed records are read")

@@ -134,8 +134,8 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
-            at, column, said = explain(error, chunk, line)
-            reader.complain(at, column, (), said)
+            at, column, reason = explain(error, chunk, line)
+            reader.complain(at, column, (), reason)
         except (RecursionError, TooDeep):
             reader.complain(1, 1, (), _DEEP)
         except TooMuch as error:

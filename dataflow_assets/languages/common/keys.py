@@ -44,7 +44,7 @@ _ALIASES = {
 }
 """What other tools call a key that is called otherwise here."""
 _OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
-_MEANT = {
+_ELSEWHERE = {
     "topics": ("topic", "a flow reads one topic: write topic, and a manifest for each topic"),
     "sinks": ("sink", "a flow has one sink; other targets are routes of a router step"),
     "outputs": ("sink", "a flow has one sink; other targets are routes of a router step"),
@@ -98,7 +98,7 @@ def unknown_key(path: Path, model: type[Spec], base: Path) -> str:
     alias = _ALIASES.get(plain(key))
     if alias in keys:
         return f"unknown key; did you mean {alias}?"
-    block, advice = _MEANT.get(plain(key), ("", ""))
+    block, advice = _ELSEWHERE.get(plain(key), ("", ""))
     if block in keys:
         return f"unknown key; {advice}"
     if key in _INSIDE and "connectionString" in keys:

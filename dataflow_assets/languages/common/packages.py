@@ -17,9 +17,9 @@ def not_installed(connectors: Iterable[str]) -> str:
     Called when manifests are loaded, before a connector looks at its block; nothing is imported.
     """
     for name in connectors:
-        if lacking := missing(name):
+        if absent := missing(name):
             return (
-                f"{name} needs {', '.join(map(_describe, lacking))}: pip install '{NAME}[{name}]', "
+                f"{name} needs {', '.join(map(_describe, absent))}: pip install '{NAME}[{name}]', "
                 "then start Dagster, or the command, again"
             )
     return ""

@@ -96,8 +96,8 @@ def escape(text: str) -> str:
 def sentence(text: str) -> str:
     """The half sentences of messages as whole ones; the name of a key stays as it is."""
     first = text.split(maxsplit=1)[0]
-    begun = text[:1].upper() + text[1:] if first.islower() else text
-    return begun if begun.endswith(".") else f"{begun}."
+    capitalized = text[:1].upper() + text[1:] if first.islower() else text
+    return capitalized if capitalized.endswith(".") else f"{capitalized}."
 
 
 def _verdict(info: FieldInfo, within: str) -> Iterator[str]:

@@ -98,14 +98,14 @@ class Lexicon:
             raise Unreadable(place, self._opened["/"])
         return token.lastgroup or "", spelling
 
-    def token(self, name: str, said: str, place: Place) -> Token:
+    def token(self, name: str, spelling: str, place: Place) -> Token:
         if name == "text":
-            return Token("text", said[1:-1].replace("''", "'"), place)
+            return Token("text", spelling[1:-1].replace("''", "'"), place)
         if name == "unicode":
-            return Token("text", _unicode(said, place), place)
+            return Token("text", _unicode(spelling, place), place)
         if name == "quoted":
-            return Token("quoted", said[1:-1].replace("``", "`"), place)
-        return Token(name, said, place)  # type: ignore[arg-type]
+            return Token("quoted", spelling[1:-1].replace("``", "`"), place)
+        return Token(name, spelling, place)  # type: ignore[arg-type]
 
 
 class Unreadable(Exception):
@@ -120,17 +120,17 @@ class _SingleStore(Lexicon):
     """Texts in either quotes, with backslashes."""
 
     @override
-    def token(self, name: str, said: str, place: Place) -> Token:
+    def token(self, name: str, spelling: str, place: Place) -> Token:
         if name != "text":
-            return super().token(name, said, place)
-        quote = said[0]
+            return super().token(name, spelling, place)
+        quote = spelling[0]
         inner = re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL)
 
         def plain(found: re.Match[str]) -> str:
             sign = found[1]
             return quote if sign is None else _SINGLESTORE_ESCAPES.get(sign, sign)
 
-        return Token("text", inner.sub(plain, said[1:-1]), place)
+        return Token("text", inner.sub(plain, spelling[1:-1]), place)
 
 
 FLINK = Lexicon(_SHAPES, _OPENED)
@@ -142,20 +142,20 @@ def tokens(text: str, lexicon: Lexicon = FLINK) -> Iterator[Token]:
     at, line, begins = 0, 1, 0
     while at < len(text):
         place = Place(line, at - begins + 1)
-        name, said = lexicon.match(text, at, place)
+        name, spelling = lexicon.match(text, at, place)
         if name not in ("blank", "comment"):
-            yield lexicon.token(name, said, place)
-        line += said.count("\n")
-        at += len(said)
-        if "\n" in said:
-            begins = at - len(said) + said.rindex("\n") + 1
+            yield lexicon.token(name, spelling, place)
+        line += spelling.count("\n")
+        at += len(spelling)
+        if "\n" in spelling:
+            begins = at - len(spelling) + spelling.rindex("\n") + 1
     yield Token("end", "", Place(line, at - begins + 1))
 
 
-def _unicode(said: str, place: Place) -> str:
+def _unicode(spelling: str, place: Place) -> str:
     """`U&'...'`. Raises Unreadable for a number that is no character."""
     try:
-        text = _ESCAPE.sub(_unescape, said[3:-1].replace("''", "'"))
+        text = _ESCAPE.sub(_unescape, spelling[3:-1].replace("''", "'"))
         text.encode()
     except (ValueError, OverflowError):
         raise Unreadable(place, "this text names a character that does not exist") from None

@@ -212,7 +212,7 @@ def _flow(
         file=File(document.file),
         line=document.places[()].line,
         hash=_hash(document.get("spec"), reset),
-        suspended=spec.suspended,
+        suspended=spec.is_suspended,
         source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
         labels=meta.labels,
         annotations=meta.annotations,

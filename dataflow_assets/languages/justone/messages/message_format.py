@@ -96,7 +96,7 @@ def _texts(cells: Cells) -> tuple[pa.Array, Refused]:
     """Elements as the text that a database gets."""
     if not cells or not isinstance(cells[0], msgspec.Raw):
         return pa.array(cells, pa.string()), {}
-    raws, first = _joined(cells)
+    raws, first = _join(cells)
     refused: Refused = {}
     try:
         texts = raws.cast(pa.string())
@@ -107,10 +107,10 @@ def _texts(cells: Cells) -> tuple[pa.Array, Refused]:
         return texts, refused
     escaped = pc.fill_null(pc.match_substring(texts, "\\"), False).to_numpy(zero_copy_only=False)
     plain = pc.ascii_trim(texts, '"')  # of a number, an object or an array there is none to trim
-    return _unescaped(plain, cells, np.flatnonzero(escaped & quoted).tolist(), refused)
+    return _unescape(plain, cells, np.flatnonzero(escaped & quoted).tolist(), refused)
 
 
-def _joined(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.uint8]]]:
+def _join(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.uint8]]]:
     """The texts as sent, null where they are JSON's null; and the first byte of each."""
     data = b"".join(cells)
     bounds = np.zeros(len(cells) + 1, np.int32)
@@ -134,7 +134,7 @@ def _readable(raws: pa.Array) -> tuple[pa.Array, Refused]:
     return pa.array(found, pa.string()), refused
 
 
-def _unescaped(
+def _unescape(
     texts: pa.Array, cells: Sequence[Any], rows: Sequence[int], refused: Refused
 ) -> tuple[pa.Array, Refused]:
     if not rows:

@@ -32,7 +32,11 @@ _OWN = ("upsertMode", "rawMode", "autoCreateTable", "columns", "deleteMode", "en
 
 
 def sink(
-    target: PipelineTarget, name: str, table: PipelineTable, told: Mapping[str, str], notes: Notes
+    target: PipelineTarget,
+    name: str,
+    table: PipelineTable,
+    description: Mapping[str, str],
+    notes: Notes,
 ) -> Sink | None:
     """The sink; None where `notes` has got the reason.
 
@@ -50,7 +54,7 @@ def sink(
     if found is None or len(notes.findings) > before:
         return None
     fields = {key: getattr(found, key) for key in found.model_fields_set}
-    own: Mapping[str, Any] = told if target.system in MONITORS else {}
+    own: Mapping[str, Any] = description if target.system in MONITORS else {}
     if target.system == "iceberg":
         own = {"auto_create_table": True}
     if table.key:

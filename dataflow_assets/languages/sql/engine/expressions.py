@@ -136,24 +136,24 @@ def over_others(
     """Expressions with something else in place of each column, by its place."""
     known: dict[int, Expression] = {}  # a part that several have is looked at once
 
-    def made(one: Expression) -> Expression:
+    def replace_columns(one: Expression) -> Expression:
         if id(one) not in known:
-            known[id(one)] = _over_others(one, columns, made)
+            known[id(one)] = _over_others(one, columns, replace_columns)
         return known[id(one)]
 
-    return tuple(map(made, expressions))
+    return tuple(map(replace_columns, expressions))
 
 
 def _over_others(
     one: Expression,
     columns: Mapping[int, Expression],
-    made: Callable[[Expression], Expression],
+    replaced: Callable[[Expression], Expression],
 ) -> Expression:
     if isinstance(one, FlinkColumn):
         return columns[one.at]
     if isinstance(one, FlinkCall):
-        return replace(one, arguments=tuple(map(made, one.arguments)))
-    return replace(one, given=made(one.given)) if isinstance(one, CastTo | FlinkMember) else one
+        return replace(one, arguments=tuple(map(replaced, one.arguments)))
+    return replace(one, given=replaced(one.given)) if isinstance(one, CastTo | FlinkMember) else one
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
@@ -196,10 +196,10 @@ def program(
     shared: Sequence[Expression], environment: Environment
 ) -> Callable[[Expression], Evaluate]:
     """Returns a compiler of a query's expressions: shared parts are computed once for a row."""
-    made: list[Evaluate] = []
+    built: list[Evaluate] = []
     for one in shared:
-        made.append(_once(compile_expression(one, environment, made)))
-    return lambda expression: compile_expression(expression, environment, made)
+        built.append(_once(compile_expression(one, environment, built)))
+    return lambda expression: compile_expression(expression, environment, built)
 
 
 def _once(inner: Evaluate) -> Evaluate:

@@ -42,14 +42,14 @@ def rounder(wanted: FlinkType) -> Callable[[Decimal], Decimal | None]:
     """Rounds decimals to a type's digits; null if there are more before the point."""
     unit, most = Decimal(1).scaleb(-wanted.scale), Decimal(1).scaleb(wanted.length - wanted.scale)
 
-    def rounded(value: Decimal) -> Decimal | None:
+    def round_to_type(value: Decimal) -> Decimal | None:
         try:
             number = value.quantize(unit, ROUND_HALF_UP, _EXACT)
         except InvalidOperation:
             return None
         return positive_zero(number) if -most < number < most else None
 
-    return rounded
+    return round_to_type
 
 
 def positive_zero(value: Decimal) -> Decimal:

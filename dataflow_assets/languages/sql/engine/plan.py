@@ -10,7 +10,7 @@ from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout, Times
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns
 from dataflow_assets.languages.sql.engine.metadata import metadata_of_key
 from dataflow_assets.languages.sql.engine.types import FlinkType
-from dataflow_assets.languages.sql.engine.unnest import Unnest, made_of
+from dataflow_assets.languages.sql.engine.unnest import Unnest, origins_of
 
 KEY = "key"
 """Under which the metadata of a record has its key."""
@@ -81,5 +81,5 @@ class FlinkPlan:
 
     def reads(self, expression: Expression) -> Iterator[Cell]:
         """The cells that an expression looks at."""
-        places = made_of(self.unnests, columns(expression, self.shared))
+        places = origins_of(self.unnests, columns(expression, self.shared))
         return (self.cells[at] for at in sorted(places))

@@ -12,7 +12,7 @@ from dataflow_assets.languages.sql.engine.expressions import Expression, looked_
 from dataflow_assets.languages.sql.engine.function import Environment, Row
 from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
 from dataflow_assets.languages.sql.engine.plan import Cell, metadata_of
-from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, made_of, read_for
+from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, origins_of, read_for
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class TableRows:
         """The cells to read, where these columns of its rows are looked at."""
         return read_for(self.unnests, self._inside(places, also=self.where))
 
-    def made_of(self, places: frozenset[int]) -> frozenset[int]:
+    def origins_of(self, places: frozenset[int]) -> frozenset[int]:
         """The cells that columns of its rows are made of."""
-        return made_of(self.unnests, self._inside(places, also=None))
+        return origins_of(self.unnests, self._inside(places, also=None))
 
     def _inside(self, places: frozenset[int], also: Expression | None) -> frozenset[int]:
         if self.selected is None:

@@ -85,7 +85,7 @@ def item_names(kind: FlinkType) -> tuple[str, ...]:
     return kind.items[0].names or ("item",)
 
 
-def made_of(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
+def origins_of(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
     """The places of the row that goes in, of which columns of the rows that come out are made."""
     cells = frozenset(places)
     for one in reversed(unnests):

@@ -176,21 +176,21 @@ def _change_nested(kind: FlinkType, change: Callable[[FlinkType], Change]) -> Ch
         return _map(inner[0], inner[1])
     each = inner
 
-    def changed(value: Sequence[Any]) -> list[Any]:
+    def convert(value: Sequence[Any]) -> list[Any]:
         members = each if kind.kind == "ROW" else each * len(value)
         pairs = zip(members, value, strict=True)
         return [None if one is None else to(one) for to, one in pairs]
 
-    return changed
+    return convert
 
 
 def _map(key: Change, item: Change) -> Change:
-    def changed(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
         entries = [(_or_null(key, one), _or_null(item, other)) for one, other in pairs]
         return entries if isinstance(value, dict) else dict(entries)
 
-    return changed
+    return convert
 
 
 def _or_null(change: Change, value: Any) -> Any:

@@ -113,7 +113,7 @@ class ViewPlan:
             places = frozenset[int]().union(*(inner[at] for at in places))
         if self.united:
             return None  # its name alone would not say of which table it is
-        places = self.tables[0].made_of(places)
+        places = self.tables[0].origins_of(places)
         if self.windows is not None and any(at >= len(self.cells) for at in places):
             places |= columns(self.windows.time)
         cells = (self.cells[at] for at in places if at < len(self.cells))

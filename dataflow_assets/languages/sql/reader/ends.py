@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.contracts import Connector, Sink
 from dataflow_assets.languages.common.client_keys import CLIENT
-from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.client_security import ClientSetting, security
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.key_tables import Key, entry
 from dataflow_assets.languages.common.notes import Notes, Where
@@ -91,9 +91,9 @@ def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
 def _connection(table: FlinkDeclared, notes: Notes) -> dict[str, Any]:
     """Brokers and security, of the options `properties.*`."""
     document = _without_prefix(table)
-    told: dict[str, Told] = {}
+    client_settings: dict[str, ClientSetting] = {}
     for key, text in document.value.items():
-        told[key] = Told(text, (document, key))
+        client_settings[key] = ClientSetting(text, (document, key))
         _check_property(key, table, document, notes)
     where = (document, "bootstrap.servers")
     brokers = [part.strip() for part in document.value.get("bootstrap.servers", "").split(",")]
@@ -102,7 +102,7 @@ def _connection(table: FlinkDeclared, notes: Notes) -> dict[str, Any]:
         notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
     return {
         "brokers": tuple(match[1] for match in matches if match),
-        **security(told, notes, where),
+        **security(client_settings, notes, where),
     }
 
 

@@ -12,7 +12,7 @@ from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.reader.like import merge
 from dataflow_assets.languages.sql.reader.relation import FlinkCatalog, FlinkRefusals, Relation
 from dataflow_assets.languages.sql.reader.relations import relations
-from dataflow_assets.languages.sql.reader.several_inserts import Made
+from dataflow_assets.languages.sql.reader.several_inserts import PlannedInsert
 from dataflow_assets.languages.sql.reader.syntax import FlinkCreateTable, Query, View
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared, declare_table, environment_of
 
@@ -31,7 +31,7 @@ class FileState(StatementNotes):
     """By the name of a table the files of the folder that declare it; None: with findings there."""
     flows: dict[str, Place] = field(default_factory=dict)
     """By their names the queries of the flows that were read."""
-    made: dict[str, list[Made]] = field(default_factory=dict)
+    made: dict[str, list[PlannedInsert]] = field(default_factory=dict)
     """By their targets the INSERTs that were read."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""

@@ -20,7 +20,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 
 
 @dataclass(frozen=True)
-class Given:
+class FormatOptions:
     """The options of one table, and where to tell what is wrong with them."""
 
     table: FlinkCreateTable
@@ -76,7 +76,7 @@ def _unescape(found: re.Match[str]) -> str:
     return _ESCAPED.get(found[2], found[2])
 
 
-def _json(given: Given, start: str) -> dict[str, Any]:
+def _json(given: FormatOptions, start: str) -> dict[str, Any]:
     missing = given.truth(f"{start}.fail-on-missing-field")
     ignored = given.truth(f"{start}.ignore-parse-errors")
     if missing and ignored:
@@ -94,7 +94,7 @@ def _json(given: Given, start: str) -> dict[str, Any]:
     }
 
 
-def _csv(given: Given, start: str) -> dict[str, Any]:
+def _csv(given: FormatOptions, start: str) -> dict[str, Any]:
     quoted = not given.truth(f"{start}.disable-quote-character")
     scientific = f"{start}.write-bigdecimal-in-scientific-notation"
     quote = given.character(f"{start}.quote-character", '"') if quoted else None
@@ -114,7 +114,7 @@ def _csv(given: Given, start: str) -> dict[str, Any]:
     }
 
 
-def _raw(given: Given, start: str) -> dict[str, Any]:
+def _raw(given: FormatOptions, start: str) -> dict[str, Any]:
     charset = given.text(f"{start}.charset") or "UTF-8"
     try:
         "a".encode(charset)
@@ -125,18 +125,18 @@ def _raw(given: Given, start: str) -> dict[str, Any]:
     return {"charset": charset, "endianness": endianness.removesuffix("-endian")}
 
 
-def _avro(_: Given, __: str) -> dict[str, Any]:
+def _avro(_: FormatOptions, __: str) -> dict[str, Any]:
     return {"times": "RFC-3339"}
 
 
-def _confluent(given: Given, start: str) -> dict[str, Any]:
+def _confluent(given: FormatOptions, start: str) -> dict[str, Any]:
     given.choice(f"{start}.auto.register.schemas", ("true",), "true")
     names = (f"{start}.subject", f"{start}.schema-registry.subject")
     subject = next(filter(None, map(given.text, names)), "")
     return {"times": "RFC-3339", "named": True, "subject": subject}
 
 
-def _canal(given: Given, start: str) -> dict[str, Any]:
+def _canal(given: FormatOptions, start: str) -> dict[str, Any]:
     names = {one: given.text(f"{start}.{one}.include") or "" for one in ("database", "table")}
     for one, text in names.items():
         try:
@@ -146,12 +146,12 @@ def _canal(given: Given, start: str) -> dict[str, Any]:
     return {**_changes(given, start), **names}
 
 
-def _changes(given: Given, start: str) -> dict[str, Any]:
+def _changes(given: FormatOptions, start: str) -> dict[str, Any]:
     given.truth(f"{start}.schema-include")
     return _json(given, start)
 
 
-READ: Mapping[str, Callable[[Given, str], dict[str, Any]]] = {
+READ: Mapping[str, Callable[[FormatOptions, str], dict[str, Any]]] = {
     "json": _json,
     "csv": _csv,
     "avro": _avro,

@@ -13,7 +13,7 @@ from dataflow_assets.languages.sql.engine.metadata import WRITABLE
 from dataflow_assets.languages.sql.engine.types import STRING, FlinkType
 from dataflow_assets.languages.sql.reader import options as known
 from dataflow_assets.languages.sql.reader.change_formats import CHANGES, DEBEZIUM_CONFLUENT
-from dataflow_assets.languages.sql.reader.format_options import READ, Given
+from dataflow_assets.languages.sql.reader.format_options import READ, FormatOptions
 from dataflow_assets.languages.sql.reader.syntax import (
     FlinkColumnDefinition,
     FlinkCreateTable,
@@ -35,7 +35,7 @@ def layouts(
     notes: Notes,
 ) -> Layouts | None:
     """Returns what is in the bytes; None where `notes` has got the reason."""
-    table_options = Given(table, options, document, notes)
+    table_options = FormatOptions(table, options, document, notes)
     before = len(notes.findings)
     columns = {one.name: one for one in table.columns if one.physical}
     key_columns = _key_columns(table_options, connector, columns)
@@ -64,7 +64,7 @@ def _is_written(column: FlinkColumnDefinition) -> bool:
     return column.metadata in WRITABLE and not column.virtual
 
 
-def _value_key(given: Given, connector: str) -> str:
+def _value_key(given: FormatOptions, connector: str) -> str:
     if connector == known.UPSERT:
         return "value.format"
     if "format" in given.options and "value.format" in given.options:
@@ -72,12 +72,12 @@ def _value_key(given: Given, connector: str) -> str:
     return "value.format" if "value.format" in given.options else "format"
 
 
-def _prefix(given: Given, connector: str) -> str:
+def _prefix(given: FormatOptions, connector: str) -> str:
     return "" if connector == known.KAFKA and "format" in given.options else "value"
 
 
 def _key_columns(
-    given: Given, connector: str, columns: Mapping[str, FlinkColumnDefinition]
+    given: FormatOptions, connector: str, columns: Mapping[str, FlinkColumnDefinition]
 ) -> tuple[str, ...]:
     if connector == known.UPSERT:
         return tuple(name for name in given.table.key if name in columns)
@@ -95,7 +95,11 @@ def _key_columns(
 
 
 def _check_changes(
-    given: Given, connector: str, included: str, value_kind: str | None, key_kind: str | None
+    given: FormatOptions,
+    connector: str,
+    included: str,
+    value_kind: str | None,
+    key_kind: str | None,
 ) -> None:
     if key_kind in CHANGES:
         given.wrong("key.format", f"{key_kind} is of values: a key is no change")
@@ -108,7 +112,9 @@ def _check_changes(
         given.wrong("value.fields-include", f"must be ALL: rows of {value_kind} have all columns")
 
 
-def _check_prefix(given: Given, prefix: str, included: str, key_columns: Sequence[str]) -> None:
+def _check_prefix(
+    given: FormatOptions, prefix: str, included: str, key_columns: Sequence[str]
+) -> None:
     if not prefix:
         return
     if included == "ALL":
@@ -118,7 +124,7 @@ def _check_prefix(given: Given, prefix: str, included: str, key_columns: Sequenc
             given.wrong("key.fields-prefix", f"the key's column {name} does not begin so")
 
 
-def _kind(given: Given, key: str) -> str | None:
+def _kind(given: FormatOptions, key: str) -> str | None:
     kind = given.text(key)
     if kind is None:
         given.wrong(key, f"is required; allowed: {', '.join(_KINDS)}")
@@ -132,7 +138,7 @@ def _kind(given: Given, key: str) -> str | None:
 
 
 def _layout(
-    given: Given,
+    given: FormatOptions,
     kind: str,
     prefix: str,
     columns: Sequence[FlinkColumnDefinition],
@@ -155,7 +161,7 @@ def _layout(
     return FlinkLayout(plain, names, types, nullable, **layout)  # type: ignore[arg-type]
 
 
-def _check_other_kinds(given: Given, prefix: str, kind: str) -> None:
+def _check_other_kinds(given: FormatOptions, prefix: str, kind: str) -> None:
     """Options of another format than the declared one."""
     for other in _KINDS:
         start = f"{prefix}.{other}." if prefix else f"{other}."
@@ -165,7 +171,7 @@ def _check_other_kinds(given: Given, prefix: str, kind: str) -> None:
 
 
 def _check_types(
-    given: Given, kind: str, columns: Sequence[FlinkColumnDefinition], prefix: str
+    given: FormatOptions, kind: str, columns: Sequence[FlinkColumnDefinition], prefix: str
 ) -> None:
     what = "key" if prefix == "key" else "value"
     where = f"{prefix}.format" if prefix else "format"

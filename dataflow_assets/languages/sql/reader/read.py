@@ -256,9 +256,11 @@ def _policies(state: FileState, target: FlinkDeclared, made: FlinkPlan | ViewPla
 
 
 def _hash(
-    insert: FlinkInsert, tables: Sequence[FlinkDeclared], made: object, said: Mapping[str, str]
+    insert: FlinkInsert, tables: Sequence[FlinkDeclared], made: object, settings: Mapping[str, str]
 ) -> str:
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
-    accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
+    accepted = [
+        (key, settings[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in settings
+    ]
     what = (insert.table, options, made, *accepted)  # without them as it was before there were any
     return PLANS.digest(what)

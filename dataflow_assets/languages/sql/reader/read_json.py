@@ -49,8 +49,8 @@ def _value(cursor: Cursor, read: Callable[[Cursor], Node]) -> list[Node]:
     found: list[Node] = [Literal(place, kind, None)]
     for what in ("EMPTY", "ERROR"):
         way, default = "NULL", Literal(place, NULL, None)
-        if (said := _behavior(cursor, _VALUED, what, read)) is not None:
-            way, default = said  # type: ignore[assignment]
+        if (chosen := _behavior(cursor, _VALUED, what, read)) is not None:
+            way, default = chosen  # type: ignore[assignment]
         found += [_text(place, way), default]
     return found
 

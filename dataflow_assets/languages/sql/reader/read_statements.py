@@ -97,8 +97,8 @@ def _of_set(cursor: Cursor) -> bool:
     """Takes what is around the INSERTs of a statement set: each is a flow all the same."""
     if cursor.sees("BEGIN", ";"):
         return cursor.takes("BEGIN")
-    begun = cursor.takes("EXECUTE", "STATEMENT", "SET", "BEGIN")
-    return begun or cursor.takes("BEGIN", "STATEMENT", "SET") or cursor.takes("END")
+    starts = cursor.takes("EXECUTE", "STATEMENT", "SET", "BEGIN")
+    return starts or cursor.takes("BEGIN", "STATEMENT", "SET") or cursor.takes("END")
 
 
 def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:

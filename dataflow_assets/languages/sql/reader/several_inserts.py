@@ -30,14 +30,16 @@ Known = dict[tuple[int, int], FlinkConstant | None]
 """Of expressions, by the number of stages below them and by identity."""
 
 
-class Made(NamedTuple):
+class PlannedInsert(NamedTuple):
     """An INSERT that was read."""
 
     insert: FlinkInsert
     plan: FlinkPlan | ViewPlan
 
 
-def check_apart(insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[Made]) -> None:
+def check_apart(
+    insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[PlannedInsert]
+) -> None:
     """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
 
     Rows of queries with state, and of tables of upserts, are replaced and deleted by their keys,
@@ -53,7 +55,7 @@ def check_apart(insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[Ma
         if collide(made, other.plan):
             message = f"the INSERT in line {other.insert.place.line} writes into the same table"
             raise Unreadable(insert.query.place, f"{message}, {reason(made)}")
-    others.append(Made(insert, made))
+    others.append(PlannedInsert(insert, made))
 
 
 def reason(made: FlinkPlan | ViewPlan) -> str:

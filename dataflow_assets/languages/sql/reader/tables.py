@@ -238,8 +238,8 @@ def _check_values(found: FlinkDeclared, notes: Notes) -> None:
             notes.wrong(where, "must be a duration, like 500ms, 1s or 5 min")
     rows, waits = _BUFFER
     if found.connector == known.UPSERT and (found.is_buffered(rows) != found.is_buffered(waits)):
-        lacking = rows if found.is_buffered(waits) else waits
-        notes.wrong((found.document, lacking), "must be above zero too, as the other one is")
+        zero_key = rows if found.is_buffered(waits) else waits
+        notes.wrong((found.document, zero_key), "must be above zero too, as the other one is")
 
 
 def _check_required(found: FlinkDeclared, notes: Notes) -> None:

@@ -98,7 +98,7 @@ class Computation:
             parts=tuple(self._merges.parts),
             watermarks=self._watermarks,
             late=self.late + (previous.late if previous else 0),
-            expires_from=self._expiry.begun,
+            expires_from=self._expiry.start,
             forgotten_upto=self._expiry.forgotten_upto,
         )
 

@@ -13,7 +13,7 @@ ALWAYS = 0
 class Expiry(NamedTuple):
     """The limits of one micro-batch by which state expires, in milliseconds."""
 
-    begun: int | None
+    start: int | None
     """When what is kept began to expire; None: it does not."""
     forgotten_upto: int
     """What was touched then, or before, is forgotten for good; 0: nothing is."""
@@ -34,8 +34,8 @@ def expiry(previous: Manifest | None, expires: int, now: int) -> Expiry:
     before = 0 if previous is None else previous.forgotten_upto or 0
     if not expires:
         return Expiry(None, before)
-    begun, since = _first_moment(previous, now), now - expires
-    return Expiry(begun, max(before, since) if begun <= since else before)
+    start, since = _first_moment(previous, now), now - expires
+    return Expiry(start, max(before, since) if start <= since else before)
 
 
 def _first_moment(previous: Manifest | None, now: int) -> int:

@@ -59,7 +59,7 @@ def advance(
     }
     marks = {name: _rise(one, arrived.get(name)) for name, one in sorted(all_marks.items())}
     moved = Watermarks(marks, before.reached)
-    return Watermarks(marks, reached(moved, now, idle))
+    return Watermarks(marks, watermark_at(moved, now, idle))
 
 
 def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
@@ -84,7 +84,7 @@ def _rise(mark: WatermarkState, moment: int | None) -> WatermarkState:
     return WatermarkState(mark.active, max(moments, default=None))
 
 
-def reached(found: Watermarks, now: int, idle: int) -> int | None:
+def watermark_at(found: Watermarks, now: int, idle: int) -> int | None:
     """The watermark of a view at a time."""
     moments = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
     return max(moments, default=None)
@@ -118,7 +118,7 @@ def due(found: Watermarks, first: int | None, idle: int) -> int | None:
     if not idle or first is None:
         return None
     for at in sorted({one.active + idle for one in found.marks.values()}):
-        moment = reached(found, at, idle)
+        moment = watermark_at(found, at, idle)
         if moment is not None and moment + 1 >= first:
             return at
     return None

@@ -40,7 +40,7 @@ def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
         sides = dict.fromkeys(ROWS, partial(_fields, fields=fields))
         fields = {**sides, "payload": partial(_fields, fields=sides)}
 
-    def kept(texts: pa.Array) -> pa.Array:
+    def keep_texts(texts: pa.Array) -> pa.Array:
         matches = pc.match_substring_regex(texts, _RESPELLED)
         if not pc.any(matches).as_py():
             return texts
@@ -49,7 +49,7 @@ def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
             [_keep_numbers(one, fields) if yes else one for one, yes in pairs], texts.type
         )
 
-    return kept
+    return keep_texts
 
 
 def _keep_numbers(text: bytes, fields: dict[str, Keep]) -> bytes:
@@ -85,14 +85,14 @@ def _keep(kind: FlinkType) -> Keep | None:
 
 
 def _of_parts(keep: Keep, wanted: type[dict[Any, Any] | list[Any]]) -> Keep:
-    def kept(value: Any) -> Any:
+    def keep_texts(value: Any) -> Any:
         if not isinstance(value, wanted):
             return _plain(value)
         if isinstance(value, dict):
             return {name: keep(one) for name, one in value.items()}
         return [keep(one) for one in value]
 
-    return kept
+    return keep_texts
 
 
 def _plain(value: Any) -> Any:

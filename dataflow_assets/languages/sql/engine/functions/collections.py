@@ -14,8 +14,8 @@ from dataflow_assets.languages.sql.engine.types import BOOLEAN, INT, FlinkType, 
 
 def _array(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
-    wanted, made = _alike(types, "the items of an array", environment)
-    return Resolved(FlinkType("ARRAY", items=(wanted,)), lambda *values: made(values), nulls=True)
+    wanted, build = _alike(types, "the items of an array", environment)
+    return Resolved(FlinkType("ARRAY", items=(wanted,)), lambda *values: build(values), nulls=True)
 
 
 def _alike(
@@ -27,11 +27,11 @@ def _alike(
         raise ValueError(f"{what} must have a common type")
     casts = [None if one == kind else cast(one, kind, environment.local) for one in types]
 
-    def made(values: Sequence[Any]) -> list[Any]:
+    def build(values: Sequence[Any]) -> list[Any]:
         pairs = zip(casts, values, strict=True)
         return [one if change is None or one is None else change(one) for change, one in pairs]
 
-    return kind, made
+    return kind, build
 
 
 def _map(types: Sequence[FlinkType], environment: Environment) -> Resolved:
