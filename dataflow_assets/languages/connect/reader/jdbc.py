@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
 
 from pydantic import SecretStr, ValidationError
 
@@ -15,7 +17,6 @@ from dataflow_assets.languages.common.notes import Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.connect.ends import JdbcTable
 from dataflow_assets.languages.connect.reader.converters import STRING, Converter, key_step
-from dataflow_assets.languages.connect.reader.jdbc_url import JdbcUrl
 from dataflow_assets.languages.connect.reader.keys import DEBEZIUM
 from dataflow_assets.languages.connect.reader.steps import NO_DELETES, field, insert, step
 from dataflow_assets.languages.connect.reader.transforms import Transformed
@@ -42,6 +43,25 @@ _DEBEZIUM = {
 _OLD = {"collection.name.format": "table.name.format", "use.time.zone": "database.time_zone"}
 _TOO_LONG = (
     "more than schema.table: write the name, or cut the topic's by the transform RegexRouter"
+)
+_URL = re.compile(
+    r"jdbc:postgresql://(?P<hosts>[^/?\s]+)/(?P<database>[^?\s]+)(?:\?(?P<rest>\S*))?"
+)
+_FORM = "must be jdbc:postgresql://host:port/database"
+_OF_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+_WITHOUT_EFFECT = frozenset(
+    {
+        "applicationname",
+        "binarytransfer",
+        "connecttimeout",
+        "logintimeout",
+        "preparethreshold",
+        "rewritebatchedinserts",
+        "sockettimeout",
+        "stringtype",
+        "targetservertype",
+        "tcpkeepalive",
+    }
 )
 
 
@@ -197,3 +217,36 @@ class JdbcSink:
             raise ValueError(f"{key} comes to {name}, {_TOO_LONG}")
         parts = parts if len(parts) == 2 and parts[0] else [schema, parts[-1]]
         return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+@dataclass(frozen=True)
+class JdbcUrl:
+    """An address without its password."""
+
+    text: str
+    """As a `postgresql://` URL."""
+    schema: str
+    """Of tables that are named without one."""
+
+    @classmethod
+    def parse(cls, text: str, user: str) -> JdbcUrl:
+        """Raises ValueError with what is allowed; no value of the address is in it."""
+        match = _URL.fullmatch(text)
+        if match is None:
+            other = re.match(r"jdbc:(?!postgresql)(\w+)", text)
+            raise ValueError(f"{other[1]} is not supported: {_FORM}" if other else _FORM)
+        rest = {key.lower(): value for key, value in parse_qsl(match["rest"] or "")}
+        user = user or rest.pop("user", "")
+        if not user:
+            raise ValueError("needs a user: write the connector's own key for it")
+        if "password" in rest:
+            raise ValueError("has a password in it: write it into connection.password")
+        schema = rest.pop("currentschema", "public").split(",")[0].strip('"')
+        tls = {key: rest.pop(key) for key in _OF_TLS if key in rest}
+        if rest.pop("ssl", "false").lower() == "true":
+            tls.setdefault("sslmode", "verify-full")
+        if unknown := sorted(rest.keys() - _WITHOUT_EFFECT):
+            raise ValueError(f"has parameters that are not supported: {', '.join(unknown)}")
+        tail = f"?{urlencode(tls)}" if tls else ""
+        login = quote(user, safe="")
+        return cls(f"postgresql://{login}@{match['hosts']}/{match['database']}{tail}", schema)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 from urllib.parse import quote
@@ -20,21 +20,23 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common import connect_consumer as consumer
 from dataflow_assets.languages.common.connect_keys import ADDITIONS
+from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.documents import Document
-from dataflow_assets.languages.common.key_tables import placeholder
+from dataflow_assets.languages.common.key_tables import entry, placeholder
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import ALLOWED, mentions
 from dataflow_assets.languages.justone.messages.message_format import ParsePathsFormat
+from dataflow_assets.languages.justone.messages.parse_path import ParsePath
 from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
 from dataflow_assets.languages.justone.reader.addresses import is_address, split
 from dataflow_assets.languages.justone.reader.keys import CLASS, CLASSES, CONNECTOR, STRING
-from dataflow_assets.languages.justone.reader.values import Values
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _REFERABLE = ("db.password",)
 _SERVED = "counts as synchronized: every record is stored exactly once"
 _DELIVERIES = ("fastest", "guaranteed", "synchronized")
+_SPACE = "ends with a space, which is part of the last key: remove it, unless the key has it"
 
 
 def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flow]:
@@ -217,3 +219,37 @@ def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
     settings = to_jsonable_python(reached.values, by_alias=True)
     content = [sorted(values.document.value.items()), topic, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Values(ConnectValues):
+    """Reads values, parse paths too; what is wrong with them is in `notes` afterwards."""
+
+    def paths(self, columns: int) -> tuple[str, ...]:
+        """The parse paths, as many as there are columns."""
+        key, what = "db.json.parse", "a parse path for each column, like /@id"
+        where = (self.document, key)
+        if not self.require(key, what):
+            return ()
+        texts = self.document.value[key].rstrip(",").split(",")
+        if texts[0].startswith("$."):
+            self.notes.wrong(where, "JSONPath is not read: $.a.b[0] is written /@a/@b/#0")
+            return ()
+        for number, text in enumerate(texts, 1):
+            try:
+                ParsePath.parse(text)
+            except ValueError as error:
+                self.notes.wrong(where, f"path {number} {error}")
+            if text != text.rstrip():
+                self.notes.note(where, f"path {number} {_SPACE}")
+        if columns and len(texts) != columns:
+            paths = f"{len(texts)} path{'' if len(texts) == 1 else 's'}"
+            message = f"has {paths}, and db.columns {columns}: one path for each column"
+            self.notes.wrong(where, message)
+        return tuple(texts)
+
+    def note(self, key: str, unless: str = "") -> None:
+        """Notes what happens instead of what a key says, unless it says what happens anyway."""
+        key_entry = entry(key, CONNECTOR)
+        if key_entry is not None and self.text(key) not in {"", unless}:
+            self.notes.note((self.document, key), key_entry.says)

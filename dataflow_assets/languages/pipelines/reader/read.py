@@ -13,6 +13,7 @@ from pathlib import Path as File
 from dataflow_assets.contracts import Limit, Rejects
 from dataflow_assets.errors import describe_unexpected
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.languages.common.canonical import Form, Forms
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
@@ -24,7 +25,6 @@ from dataflow_assets.languages.pipelines.reader.declare import (
     Pipeline,
     declarations,
 )
-from dataflow_assets.languages.pipelines.reader.forms import FORMS
 from dataflow_assets.languages.pipelines.reader.read_statements import read_script
 from dataflow_assets.languages.pipelines.reader.sink import COMPUTES, FOLDS, sink
 from dataflow_assets.languages.pipelines.reader.source import Connected, connect
@@ -36,6 +36,7 @@ from dataflow_assets.languages.pipelines.reader.tables import (
     mapped_row,
     table_of,
 )
+from dataflow_assets.languages.pipelines.rows import expressions, rows, table, types
 from dataflow_assets.languages.pipelines.rows.rows import PipelineRow, PipelineRows
 from dataflow_assets.languages.pipelines.rows.table import PipelineTable
 from dataflow_assets.languages.pipelines.targets import PipelineTarget, Targets
@@ -44,6 +45,19 @@ from dataflow_assets.records.chain import Transformation
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _DEEP = "an expression of this file is nested too deeply"
 _FRESHNESS = 10.0
+FORMS = Forms(
+    Form(expressions.PipelineColumnReference, "column", "name is_json"),
+    Form(expressions.PipelineConstant, "constant", "value"),
+    Form(expressions.Extract, "extract", "form given path"),
+    Form(expressions.FromBase64, "from_base64", "given"),
+    Form(rows.Envelope, "envelope", "topic id_keys"),
+    Form(rows.PipelineOutput, "output", "name type expression nullable"),
+    Form(rows.PipelineRow, "row", "outputs computed route"),
+    Form(table.PipelineColumn, "table_column", "name type nullable computed"),
+    Form(table.Index, "index", "name columns"),
+    Form(table.PipelineTable, "table", "columns indexes key"),
+    Form(types.PipelineType, "type", "name length scale"),
+)
 
 
 @dataclass(frozen=True)

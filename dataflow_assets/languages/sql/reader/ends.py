@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.contracts import Connector, Sink
+from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.languages.common.client_keys import CLIENT
-from dataflow_assets.languages.common.client_security import ClientSetting, security
+from dataflow_assets.languages.common.client_security import (
+    ClientSetting,
+    field_or_reference,
+    security,
+)
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.key_tables import Key, entry
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.sql.kafka_values import TableReader, TableWriter
+from dataflow_assets.languages.sql.reader.change_formats import DEBEZIUM_CONFLUENT
 from dataflow_assets.languages.sql.reader.databases import of_database
 from dataflow_assets.languages.sql.reader.jdbc import jdbc
-from dataflow_assets.languages.sql.reader.options import JDBC, UPSERT
-from dataflow_assets.languages.sql.reader.registries import registry
+from dataflow_assets.languages.sql.reader.options import CONFLUENT, JDBC, KAFKA, UPSERT
 from dataflow_assets.languages.sql.reader.scans import begin, end
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
@@ -40,6 +45,7 @@ PRODUCERS: tuple[Key, ...] = (
 )
 _OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partition\.discovery.*")
 _PROPERTIES = (CLIENT, PRODUCERS)
+_URLS = ("url", "schema-registry.url")
 
 
 def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
@@ -170,3 +176,56 @@ def _make(
     except ValidationError as error:
         notes.refuse(error, places, (table.document, "connector"))
         return None
+
+
+def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
+    """Returns None where the table needs none, or `notes` has got the reason."""
+    starts = list(_starts(table))
+    if not starts:
+        return None
+    urls = [_url(table, start, notes) for start in starts]
+    if len(set(urls)) > 1:
+        message = "must be the registry of the other one: a table has one schema registry"
+        notes.wrong((table.document, f"{starts[1]}.url"), message)
+    if None in urls or len(set(urls)) > 1:
+        return None
+    given: dict[str, Any] = {"url": urls[0]}
+    for start in starts:
+        given |= _login(table, start, notes)
+    try:
+        return SchemaRegistry(**given)
+    except ValidationError as error:
+        notes.refuse(error, {}, (table.document, f"{starts[0]}.url"))
+        return None
+
+
+def _starts(table: FlinkDeclared) -> Iterator[str]:
+    for name, start in (("value.format", "value."), ("key.format", "key."), ("format", "")):
+        value_format = table.text(name)
+        is_confluent = value_format in (CONFLUENT, DEBEZIUM_CONFLUENT)
+        if is_confluent and (name != "format" or table.connector == KAFKA):
+            yield f"{start}{value_format}"
+
+
+def _url(table: FlinkDeclared, start: str, notes: Notes) -> str | None:
+    urls = [table.text(f"{start}.{name}") for name in _URLS if table.text(f"{start}.{name}")]
+    if not urls:
+        where = (table.document, f"{start}.url")
+        notes.wrong(where, "is required: the schema registry, like https://registry:8081", key=True)
+        return None
+    return urls[0]
+
+
+def _login(table: FlinkDeclared, start: str, notes: Notes) -> dict[str, Any]:
+    user_info, token = f"{start}.basic-auth.user-info", f"{start}.bearer-auth.token"
+    found: dict[str, Any] = {}
+    if text := table.text(user_info):
+        user, colon, password = text.partition(":")
+        if not colon:
+            notes.wrong((table.document, user_info), "must be user:password")
+            return {}
+        login = field_or_reference("password", password, (table.document, user_info), notes)
+        found["basic_auth"] = {"username": user, **login}
+    if text := table.text(token):
+        found |= field_or_reference("bearer_token", text, (table.document, token), notes)
+    return found

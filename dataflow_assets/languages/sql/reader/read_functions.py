@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.tokens import Place, Token
 from dataflow_assets.languages.sql.engine.functions.moments import UNITS
@@ -9,11 +11,19 @@ from dataflow_assets.languages.sql.engine.types import NULL, STRING
 from dataflow_assets.languages.sql.reader.read_json import NAMES as JSON
 from dataflow_assets.languages.sql.reader.read_json import read_json
 from dataflow_assets.languages.sql.reader.read_literals import read_unit
-from dataflow_assets.languages.sql.reader.read_over import Read, read_over
 from dataflow_assets.languages.sql.reader.read_types import read_type
-from dataflow_assets.languages.sql.reader.syntax import Casting, Invoked, Literal, Node
+from dataflow_assets.languages.sql.reader.refusals import OVER
+from dataflow_assets.languages.sql.reader.syntax import (
+    Casting,
+    FlinkNumbered,
+    Invoked,
+    Literal,
+    Node,
+    Ordered,
+)
 
 _PARTS = (*UNITS, "MILLISECOND", "DOY", "DOW")
+Read = Callable[[Cursor], Node]
 
 
 def read_function(cursor: Cursor, token: Token, read: Read, operand: Read) -> Node:
@@ -140,3 +150,39 @@ def read_collection(cursor: Cursor, read: Read) -> Node:
     token = cursor.take()
     cursor.take()
     return Invoked(token.place, token.text.upper(), cursor.until("]", read))
+
+
+def read_over(cursor: Cursor, function: Invoked, read: Read) -> FlinkNumbered:
+    """Returns what is behind a function from OVER on. Raises Unreadable.
+
+    Args:
+        cursor: at OVER.
+        function: what is numbered by.
+        read: reads an expression.
+    """
+    if function.name != "ROW_NUMBER" or function.arguments or function.distinct:
+        cursor.fail(OVER)
+    if function.condition is not None:
+        cursor.fail("ROW_NUMBER() takes no FILTER")
+    cursor.take()
+    cursor.expect("(")
+    partition = cursor.items(read) if cursor.takes("PARTITION", "BY") else ()
+    if not cursor.takes("ORDER", "BY"):
+        cursor.fail(f"expected ORDER BY, found {cursor.next}: ROW_NUMBER() needs an order")
+    order = cursor.items(lambda it: _order(it, read))
+    if cursor.next.says("ROWS", "RANGE"):
+        cursor.fail("ROW_NUMBER() takes no range of rows")
+    cursor.expect(")")
+    return FlinkNumbered(function.place, partition, order)
+
+
+def _order(cursor: Cursor, read: Read) -> Ordered:
+    """Null is the smallest value, unless NULLS FIRST or NULLS LAST says otherwise."""
+    node = read(cursor)
+    descending = cursor.takes("DESC")
+    if not descending:
+        cursor.takes("ASC")
+    nulls_first = not descending
+    if cursor.takes("NULLS"):
+        nulls_first = cursor.expect("FIRST", "LAST").text.upper() == "FIRST"
+    return Ordered(node, descending, nulls_first)
