@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import stat
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import ValidationInfo
+from pydantic import AfterValidator, ValidationInfo
 
 from dataflow_assets.errors import PermanentError
 
 LONGEST = 1024 * 1024  # bytes of a schema
 
 
-def folder_of(info: ValidationInfo) -> Path | None:
-    """The folder of the manifest that is validated; None where a model is made by itself."""
-    folder = (info.context or {}).get("folder")
-    return Path(folder).absolute() if folder is not None else None
+def _beside_the_manifest(value: str | None, info: ValidationInfo) -> str | None:
+    folder = (info.context or {}).get("folder")  # none where a model is made by itself
+    return value if value is None or folder is None else str(Path(folder).absolute() / value)
+
+
+SchemaPath = Annotated[str | None, AfterValidator(_beside_the_manifest)]
+"""A path of a schema; a relative one begins in the folder of the manifest."""
+
+
+def json_value(text: str) -> Any:
+    """Parses a schema. Raises ValueError that says where it is not JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{place}: no JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def read(path: Path, key: str) -> str:
@@ -73,3 +90,17 @@ def json_problem(text: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _judged(judge: Callable[[str], str]) -> AfterValidator:
+    def check(value: str | None) -> str | None:
+        if value and (wrong := judge(value)):
+            raise ValueError(wrong)
+        return value
+
+    return AfterValidator(check)
+
+
+AvroText = Annotated[str | None, _judged(problem)]
+AvroTextWithDefaults = Annotated[str | None, _judged(default_problem)]
+JsonSchemaText = Annotated[str | None, _judged(json_problem)]
