@@ -240,12 +240,10 @@ def _parts(schema: Schema) -> Iterator[Schema]:
 
 
 def non_null(union: Sequence[Schema]) -> list[Schema]:
-    """The types of a union beside null."""
     return [one for one in union if not is_null(one)]
 
 
 def is_null(schema: Schema) -> bool:
-    """Returns whether a type has no value but null."""
     return schema in ("null", {"type": "null"})
 
 

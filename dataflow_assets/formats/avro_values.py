@@ -32,7 +32,6 @@ _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def unfit(reason: str) -> RejectedRecord:
-    """A value that the schema does not take."""
     return RejectedRecord("encode", reason)
 
 

@@ -133,7 +133,6 @@ class InsertField(Step):
         return frozenset({column})
 
     def _origins(self, text: str) -> Origins:
-        """The fields that a value is filled with."""
         if not self.interpolate or text.startswith(_JSON):
             return frozenset()
         tops = [path.top for path in paths(text)]

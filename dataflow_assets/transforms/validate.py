@@ -168,7 +168,6 @@ def _unresolved_references(schema: Any, message: str) -> Iterator[tuple[tuple[An
 
 
 def _references(schema: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Every reference in a schema, with its place."""
     entries = schema.items() if isinstance(schema, dict) else enumerate(schema)
     for key, value in entries:
         if key in {"$ref", "$dynamicRef", "$schema"} and isinstance(value, str):

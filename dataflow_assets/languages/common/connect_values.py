@@ -73,7 +73,6 @@ class ConnectValues:
         return self.choice(key, ("true", "false")) == "true"
 
     def commas(self, key: str) -> list[str]:
-        """Reads an optional list that is separated by commas."""
         return [part.strip() for part in self.text(key).split(",") if part.strip()]
 
     def secret(self, key: str, name: str) -> dict[str, Any]:

@@ -48,7 +48,6 @@ class Cursor:
         return token
 
     def sees(self, *words: str) -> bool:
-        """Returns whether exactly these words or symbols come next."""
         return all(self.ahead(n).says(word) for n, word in enumerate(words))
 
     def takes(self, *words: str) -> bool:
@@ -126,11 +125,9 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Returns whether nothing more of the statement comes."""
         return self.next.kind == "end" or self.sees(";")
 
     def expect_end(self) -> None:
-        """Raises Unreadable where more of the statement comes."""
         if not self.at_end:
             self.fail(f"expected ; or more of the statement, found {self.next}")
 

@@ -27,7 +27,6 @@ class Key:
     """`required`, or the text that counts where the key is missing."""
 
     def matches(self, key: str) -> bool:
-        """Returns whether the entry is about a key."""
         if self.name.endswith("*"):
             return key.startswith(self.name[:-1])
         return key == self.name

@@ -20,7 +20,6 @@ _MECHANISMS = {"plain": "plain", "scram-256": "scram-sha-256", "scram-512": "scr
 
 
 def source(cluster: model.SourceCluster, table: model.TableflowTable) -> KafkaSource:
-    """The topic of a table, as a source."""
     credentials = cluster.credentials or model.Credentials()
     options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
     if table.schema_mode == "registry" and table.source_format == "json":

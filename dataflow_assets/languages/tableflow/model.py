@@ -258,7 +258,6 @@ class TableflowTable(TableflowSpec):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The terms by which the table is partitioned."""
         if self.partitioning_scheme == "hour":
             return (f"hour({RECORD_TIME})",)
         return self.partition_by

@@ -80,7 +80,6 @@ class Smt:
         return found
 
     def items(self, *keys: str) -> list[str]:
-        """Reads a list that is separated by commas."""
         return [part.strip() for part in self.get(*keys).split(",") if part.strip()]
 
 

@@ -200,7 +200,6 @@ def _set(cursor: Cursor) -> Statement:
 
 
 def read_tokens(text: str) -> list[Token]:
-    """The tokens of a file. Raises Unreadable."""
     return list(tokens(_without_delimiters(text), SINGLESTORE))
 
 

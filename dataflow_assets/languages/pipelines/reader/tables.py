@@ -42,7 +42,6 @@ class PipelineNames:
     """True: in small letters, as PostgreSQL reads a name without quotes."""
 
     def of(self, name: str) -> str:
-        """A name as the target has it."""
         return name.lower() if self.folds else name
 
 

@@ -179,5 +179,4 @@ def _cast_nested(given: FlinkType, wanted: FlinkType, zone: ZoneInfo) -> Cast | 
 
 
 def or_null(change: Cast) -> Cast:
-    """Returns a cast that leaves null as it is."""
     return lambda value: None if value is None else change(value)

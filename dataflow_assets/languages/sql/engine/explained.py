@@ -151,7 +151,6 @@ def _order(stage: Ranking, at: int, names: Sequence[str]) -> str:
 
 
 def _names(stage: FlinkStage, names: Sequence[str]) -> Iterator[str]:
-    """The columns of what a stage passes on."""
     yield from (text(one, names) for one in stage.keys)
     yield from (_call(one, names) for one in stage.calls)
     if isinstance(stage, Ranking):

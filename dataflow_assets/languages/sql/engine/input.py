@@ -240,7 +240,6 @@ class _Cells:
 
     @property
     def reads_metadata(self) -> bool:
-        """Returns whether a column is metadata of messages."""
         return bool(self._metadata)
 
     def columns(

@@ -52,7 +52,6 @@ class FlinkKept(ABC):
 
 
 def sums(groups: Ints, count: int, numbers: Ints) -> Ints:
-    """Adds up numbers by group."""
     totals = np.zeros(count, np.int64)
     np.add.at(totals, groups, numbers)
     return totals

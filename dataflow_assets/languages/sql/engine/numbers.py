@@ -33,7 +33,6 @@ def bounds(kind: str) -> tuple[int, int]:
 
 
 def wrapper(kind: str) -> Callable[[int], int]:
-    """Returns `wrap_around` for many values of one kind."""
     least, most = bounds(kind)
     return lambda value: value if least <= value <= most else wrap_around(kind, value)
 

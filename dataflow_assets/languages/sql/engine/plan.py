@@ -80,6 +80,5 @@ class FlinkPlan:
     """What makes several rows of a message; all other expressions are over these rows."""
 
     def reads(self, expression: Expression) -> Iterator[Cell]:
-        """The cells that an expression looks at."""
         places = origins_of(self.unnests, columns(expression, self.shared))
         return (self.cells[at] for at in sorted(places))

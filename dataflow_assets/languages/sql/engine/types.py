@@ -70,7 +70,6 @@ class FlinkType:
 
     @property
     def integer(self) -> bool:
-        """Returns whether it is one of the whole numbers."""
         return self.kind in INTEGERS
 
     @property

@@ -110,7 +110,6 @@ class Codec:
         return self.values(unpack(packed))
 
     def pack_all(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes]:
-        """Packs `count` rows that are given by their columns."""
         if not columns:
             return [pack(())] * count
         pairs = zip(self._to, columns, strict=True)

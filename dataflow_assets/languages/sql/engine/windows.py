@@ -53,7 +53,6 @@ class FlinkWindows:
 
     @property
     def whole_seconds(self) -> bool:
-        """Returns whether begin and end of each window are."""
         return all(length % 1000 == 0 for length in (self.size, self.step, self.offset))
 
     def of(self, at: int) -> Iterator[tuple[int, int]]:

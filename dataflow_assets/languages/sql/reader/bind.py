@@ -129,7 +129,6 @@ class Scope:
         return [name for name, _ in self.columns]
 
     def find(self, name: str) -> Expression | None:
-        """A column; None where there is none."""
         return _among(self.columns, name)
 
     def of_table(self, name: str) -> Named | None:

@@ -34,11 +34,9 @@ class FormatOptions:
         return None if option is None else option.value
 
     def wrong(self, key: str, message: str) -> None:
-        """Keeps what is wrong with an option."""
         self.notes.wrong((self.document, key), message, key=key not in self.options)
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
-        """A value that is one of a few."""
         text = self.text(key)
         if text is None:
             return default

@@ -72,7 +72,6 @@ class Grouping(Scope):
 
 
 def aggregate(node: Invoked, scope: Scope) -> Aggregate:
-    """An aggregate with its types. Raises Unreadable."""
     argument = _argument(node, scope)
     condition = None if node.condition is None else bound(node.condition, scope)
     if condition is not None and condition.type.kind not in ("BOOLEAN", "NULL"):
@@ -117,7 +116,6 @@ def is_grouped(select: Select) -> bool:
 
 
 def has_aggregate(node: Node) -> bool:
-    """Returns whether there is one in an expression."""
     if isinstance(node, Invoked) and node.name in AGGREGATES:
         return True
     return any(map(has_aggregate, _parts(node)))

@@ -69,7 +69,6 @@ def refusal(what: str) -> str:
 
 
 def is_refused(name: str) -> bool:
-    """Returns whether there is a sentence about a function."""
     return name in _INSTEAD
 
 

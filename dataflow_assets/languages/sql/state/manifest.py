@@ -82,7 +82,6 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def files(self) -> frozenset[str]:
-        """The names of all that it needs."""
         tables = (one.name for table in self.tables.values() for one in table.files)
         return frozenset({*tables, *(one.name for one in self.parts)})
 

@@ -167,7 +167,6 @@ def _stage(
 
 
 def load(files: StateFiles, file: StateFile) -> pa.Table:
-    """The rows of a file of a table."""
     return tables.decode(files.read(file.name, file.digest)).cast(tables.SCHEMA)
 
 

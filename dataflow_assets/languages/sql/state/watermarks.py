@@ -85,7 +85,6 @@ def _rise(mark: WatermarkState, moment: int | None) -> WatermarkState:
 
 
 def watermark_at(found: Watermarks, now: int, idle: int) -> int | None:
-    """The watermark of a view at a time."""
     moments = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
     return max(moments, default=None)
 

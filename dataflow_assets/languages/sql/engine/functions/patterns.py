@@ -78,7 +78,6 @@ def check(pattern: str) -> None:
 
 
 def format_time(value: datetime, pattern: str) -> str:
-    """A time by a pattern. Raises ValueError."""
     return "".join(_part(value, letter, text) for letter, text in parse_pattern(pattern))
 
 

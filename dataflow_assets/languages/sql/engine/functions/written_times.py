@@ -75,7 +75,6 @@ def _instant(text: str, pattern: str | None = None, zone: str = "UTC") -> dateti
 
 
 def _zone_of(name: str) -> ZoneInfo:
-    """A time zone by its name. Raises ValueError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
