@@ -18,7 +18,6 @@ from fastavro import parse_schema
 from fastavro.schema import SchemaParseException, UnknownType
 
 from dataflow_assets.formats.avro_logical import logical_type
-from dataflow_assets.formats.schema_files import json_value
 
 Schema = Any
 """A schema as JSON: a name, a list (a union), or an object with `type`."""
@@ -199,7 +198,14 @@ class AvroSchema:
 
 
 def _parse(text: str, known: dict[str, Any]) -> Schema:
-    written = json_value(text)
+    try:
+        written = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+        ) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     try:
         return parse_schema(_drop_unsuitable(written), named_schemas=known)
     except UnknownType as error:

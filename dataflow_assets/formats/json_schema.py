@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import jsonschema_rs
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.schema_files import json_value
 from dataflow_assets.records.record import NotJson, parse
 
 
@@ -14,7 +15,14 @@ class JsonSchemaEncoder:
 
     def __init__(self, text: str) -> None:
         """Raises ValueError where the text is no JSON Schema, or one that refers to others."""
-        schema = json_value(text)
+        try:
+            schema = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+            ) from None
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
         try:
             self._validator = jsonschema_rs.validator_for(schema, offline=True)
         except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:

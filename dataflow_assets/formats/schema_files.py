@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
 
@@ -23,17 +22,6 @@ def _beside_the_manifest(value: str | None, info: ValidationInfo) -> str | None:
 
 SchemaPath = Annotated[str | None, AfterValidator(_beside_the_manifest)]
 """A path of a schema; a relative one begins in the folder of the manifest."""
-
-
-def json_value(text: str) -> Any:
-    """Parses a schema. Raises ValueError that says where it is not JSON."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"{place}: no JSON: {error.msg}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def read(path: Path, key: str) -> str:
@@ -92,7 +80,7 @@ def json_problem(text: str) -> str:
     return ""
 
 
-def _judged(judge: Callable[[str], str]) -> AfterValidator:
+def _check_by(judge: Callable[[str], str]) -> AfterValidator:
     def check(value: str | None) -> str | None:
         if value and (wrong := judge(value)):
             raise ValueError(wrong)
@@ -101,6 +89,6 @@ def _judged(judge: Callable[[str], str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-AvroText = Annotated[str | None, _judged(problem)]
-AvroTextWithDefaults = Annotated[str | None, _judged(default_problem)]
-JsonSchemaText = Annotated[str | None, _judged(json_problem)]
+AvroText = Annotated[str | None, _check_by(problem)]
+AvroTextWithDefaults = Annotated[str | None, _check_by(default_problem)]
+JsonSchemaText = Annotated[str | None, _check_by(json_problem)]

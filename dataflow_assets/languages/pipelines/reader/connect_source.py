@@ -14,8 +14,8 @@ from dataflow_assets.contracts import Source
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import entry
 from dataflow_assets.languages.common.notes import Notes, Where
-from dataflow_assets.languages.pipelines.kafka_connect.source import PipelineConnectSource
 from dataflow_assets.languages.pipelines.reader.options import CONNECT_KEYS, PLUGINS, SPOOL
+from dataflow_assets.languages.pipelines.sources import PipelineConnectSource
 from dataflow_assets.secrets import is_secret
 
 _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)

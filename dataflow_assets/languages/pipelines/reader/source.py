@@ -22,11 +22,11 @@ from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.common.statements import lines
 from dataflow_assets.languages.common.tokens import Place
-from dataflow_assets.languages.pipelines.kinesis.source import PipelineKinesisSource
 from dataflow_assets.languages.pipelines.reader.connect_source import connect_source
 from dataflow_assets.languages.pipelines.reader.options import CLASSES, KEYS, MASK, PLUGINS, SPOOL
 from dataflow_assets.languages.pipelines.reader.syntax import Json, PipelineOptions
 from dataflow_assets.languages.pipelines.rows.rows import Envelope
+from dataflow_assets.languages.pipelines.sources import PipelineKinesisSource
 from dataflow_assets.secrets import is_secret
 
 _FIELDS = {
