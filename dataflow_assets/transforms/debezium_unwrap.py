@@ -215,7 +215,8 @@ class DebeziumUnwrap(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        operations, types = self._operations(), _types(self.field_types)
+        operations = self._operations()
+        types = {name: type_by_name(kind) for name, kind in self.field_types.items()}
         unknown = f"op is none of {', '.join(operations)}"
 
         def apply(record: Record) -> Record | None:
@@ -235,10 +236,8 @@ class DebeziumUnwrap(Step):
                 row = key_row(key, types, documents=event.is_of_mongodb)
                 outcome = None if row is None else (row, [])
             if outcome is None:
-                reason = (
-                    f"{event.place}{operation.side} is not an object: {operation.name} needs it"
-                )
-                raise RejectedRecord("step", reason)
+                reason = f"{operation.side} is not an object: {operation.name} needs it"
+                raise RejectedRecord("step", event.place + reason)
             return self._unwrap(record, *outcome, operation, event.fields.get("source"))
 
         return apply
@@ -294,10 +293,6 @@ class DebeziumUnwrap(Step):
     @override
     def reads(self) -> frozenset[str]:
         return frozenset({"key"})
-
-
-def _types(types: Mapping[str, str]) -> dict[str, Convert]:
-    return {name: type_by_name(kind) for name, kind in types.items()}
 
 
 def _pick(source: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:

@@ -137,23 +137,18 @@ def over_others(
     known: dict[int, Expression] = {}  # a part that several have is looked at once
 
     def replace_columns(one: Expression) -> Expression:
+        if isinstance(one, FlinkColumn):
+            return columns[one.at]
         if id(one) not in known:
-            known[id(one)] = _over_others(one, columns, replace_columns)
+            known[id(one)] = one
+            if isinstance(one, FlinkCall):
+                inner = tuple(map(replace_columns, one.arguments))
+                known[id(one)] = replace(one, arguments=inner)
+            elif isinstance(one, CastTo | FlinkMember):
+                known[id(one)] = replace(one, given=replace_columns(one.given))
         return known[id(one)]
 
     return tuple(map(replace_columns, expressions))
-
-
-def _over_others(
-    one: Expression,
-    columns: Mapping[int, Expression],
-    replaced: Callable[[Expression], Expression],
-) -> Expression:
-    if isinstance(one, FlinkColumn):
-        return columns[one.at]
-    if isinstance(one, FlinkCall):
-        return replace(one, arguments=tuple(map(replaced, one.arguments)))
-    return replace(one, given=replaced(one.given)) if isinstance(one, CastTo | FlinkMember) else one
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:

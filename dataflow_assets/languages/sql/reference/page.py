@@ -23,6 +23,16 @@ from dataflow_assets.languages.sql.reference.statements import (
     WINDOWS,
 )
 
+_AGGREGATES = (
+    "Each may be followed by `FILTER (WHERE condition)`. Nulls are not counted. Any other "
+    "aggregate is a finding."
+)
+_FUNCTIONS = (
+    "This list is complete: any other function is a finding. Results are Flink's own, but for "
+    "[these](#where-answers-differ-from-flinks); each line is a test. An argument that is null "
+    "makes the result null, unless the line says otherwise."
+)
+
 
 def render() -> str:
     metadata = ", ".join(f"`{name}` ({kind})" for name, kind in METADATA.items())
@@ -75,13 +85,13 @@ def _differences() -> str:
 
 def _aggregates() -> str:
     rows = [(f"`{one.usage}`", escape(one.says)) for one in AGGREGATES.values()]
-    head = f"## Aggregates\n\n{prose.AGGREGATES}\n"
+    head = f"## Aggregates\n\n{_AGGREGATES}\n"
     return f"{head}\n{_table(('Aggregate', 'Result'), rows)}\n"
 
 
 def _functions() -> str:
     groups = dict.fromkeys(one.group for one in FUNCTIONS.values())
-    head = f"## Functions\n\n{prose.FUNCTIONS}\n"
+    head = f"## Functions\n\n{_FUNCTIONS}\n"
     also = ", ".join(f"`{one}`" for one in sorted((*ALIASES, *PARTS)))
     return "\n".join([head, *map(_group, groups), f"Other names of functions above: {also}.\n"])
 

@@ -295,12 +295,3 @@ FORMATS = (
     "Options of a format have the prefix `key.` or `value.`. In a table of `kafka` that names its "
     "format by `format`, the prefix `value.` may be left out."
 )
-AGGREGATES = (
-    "Each may be followed by `FILTER (WHERE condition)`. Nulls are not counted. Any other "
-    "aggregate is a finding."
-)
-FUNCTIONS = (
-    "This list is complete: any other function is a finding. Results are Flink's own, but for "
-    "[these](#where-answers-differ-from-flinks); each line is a test. An argument that is null "
-    "makes the result null, unless the line says otherwise."
-)
