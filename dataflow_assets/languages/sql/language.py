@@ -19,8 +19,7 @@ from dataflow_assets.languages.common.statements import lines
 from dataflow_assets.languages.common.tokens import Token
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 from dataflow_assets.languages.sql.engine.explained import explain
-from dataflow_assets.languages.sql.engine.query import SqlQuery
-from dataflow_assets.languages.sql.engine.view_rows import ViewRows
+from dataflow_assets.languages.sql.engine.query import SqlQuery, ViewRows
 from dataflow_assets.languages.sql.reader.read import read, tables_of
 from dataflow_assets.languages.sql.reader.shared_targets import overwriting
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import TrinoType
 from dataflow_assets.formats.columns import refusal
-from dataflow_assets.formats.second_digits import has_more_digits
+from dataflow_assets.formats.iso_forms import has_more_digits
 
 
 def refuse_rounding(place: object, rows: pa.RecordBatch, columns: Iterable[Column]) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.expressions import program
-from dataflow_assets.languages.sql.engine.function import Environment, Row
+from dataflow_assets.languages.sql.engine.function import Environment, Row, holds
 from dataflow_assets.languages.sql.engine.merging import Finish, FlinkGroups, Merging, WindowGroups
-from dataflow_assets.languages.sql.engine.no_value import holds
 from dataflow_assets.languages.sql.engine.query_rows import Outputs
 from dataflow_assets.languages.sql.engine.ranking import Ranking, Ranks
 from dataflow_assets.languages.sql.engine.stages import Intake

@@ -9,10 +9,15 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.bytes.layout import Times
 from dataflow_assets.languages.sql.engine.bytes.write import Write, writer
 from dataflow_assets.languages.sql.engine.expressions import Expression, program
-from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
+from dataflow_assets.languages.sql.engine.function import (
+    NO_VALUE,
+    Environment,
+    Evaluate,
+    Row,
+    holds,
+)
 from dataflow_assets.languages.sql.engine.input import Input, Source
 from dataflow_assets.languages.sql.engine.metadata import writer as metadata_writer
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
 from dataflow_assets.languages.sql.engine.plan import FlinkOutput, FlinkPlan
 from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested
 from dataflow_assets.records.record import Record

@@ -11,8 +11,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
 from dataflow_assets.languages.sql.engine.columns import FlinkColumns, spread_out
 from dataflow_assets.languages.sql.engine.expressions import Expression, program
-from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Evaluate, Row
 from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.values import Codec, pack_rows
 from dataflow_assets.languages.sql.engine.windows import FRONT, Closing

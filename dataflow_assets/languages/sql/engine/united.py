@@ -9,8 +9,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
 from dataflow_assets.languages.sql.engine.columns import FlinkColumns, take_places
 from dataflow_assets.languages.sql.engine.expressions import Expression, looked_at, program
-from dataflow_assets.languages.sql.engine.function import Environment, Row
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row, holds
 from dataflow_assets.languages.sql.engine.plan import Cell, metadata_of
 from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, origins_of, read_for
 

@@ -17,8 +17,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
     looked_at,
     program,
 )
-from dataflow_assets.languages.sql.engine.function import Environment, Row
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row, holds
 from dataflow_assets.languages.sql.engine.types import INT, FlinkType
 
 

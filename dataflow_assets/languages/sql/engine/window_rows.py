@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.arrivals import PrimaryKey
 from dataflow_assets.languages.sql.engine.expressions import Expression, compile_expression
-from dataflow_assets.languages.sql.engine.function import Environment, Row
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row
 from dataflow_assets.languages.sql.engine.input import Input, Source
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
 from dataflow_assets.languages.sql.engine.stages import Intake
 from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested
 from dataflow_assets.languages.sql.engine.values import pack

@@ -15,9 +15,8 @@ from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.plan import FlinkPlan
-from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.query import SqlQuery, ViewRows
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.engine.view_rows import ViewRows
 from dataflow_assets.languages.sql.reader import ends, settings, views
 from dataflow_assets.languages.sql.reader.file_state import FileState, declare, naming, query_of
 from dataflow_assets.languages.sql.reader.inserts import plan

@@ -18,8 +18,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
     lasting,
     operands,
 )
-from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment
 from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.ranking import Ranking
 from dataflow_assets.languages.sql.engine.stages import FlinkStage

@@ -15,9 +15,8 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.sql.engine.plan import FlinkPlan
-from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.query import SqlQuery, ViewRows
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.engine.view_rows import ViewRows
 from dataflow_assets.languages.sql.reader.several_inserts import collide, reason
 
 _NAME: Path = ("metadata", "name")
