@@ -95,8 +95,8 @@ class AvroCursor:
         """So many bytes of each value, a row for each."""
         at = self.take(rows)
         self.move(rows, at + size)
-        found: Bytes = self.data[at[:, None] + np.arange(size)]
-        return found
+        octets: Bytes = self.data[at[:, None] + np.arange(size)]
+        return octets
 
     def slices(self, rows: Rows) -> pa.Array:
         lengths = self.longs(rows)

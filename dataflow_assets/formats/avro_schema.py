@@ -40,11 +40,11 @@ class AvroSchema:
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         """`references`: the schemas whose names it uses, each after those that it uses itself."""
-        known: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         self._names: dict[str, Schema] = {}
         for one in references:
-            self._add(_parse(one, known))
-        self.root = _parse(text, known)
+            self._add(_parse(one, names))
+        self.root = _parse(text, names)
         self._add(self.root)
         if unbounded := next(filter(self._takes_no_bytes, self._items(self.root, set())), None):
             raise ValueError(
@@ -79,17 +79,17 @@ class AvroSchema:
         return frozenset(name for name in self._names if name in self._reachable(name))
 
     def _reachable(self, name: str) -> set[str]:
-        found: set[str] = set()
+        reachable: set[str] = set()
         waiting = [self._names[name]]
         while waiting:
             for one in _children(self.resolve(waiting.pop())):
                 inner = self.resolve(one)
                 own_name = inner.get("name") if isinstance(inner, dict) else None
-                if own_name is None or own_name not in found:
+                if own_name is None or own_name not in reachable:
                     waiting.append(inner)
                 if own_name is not None:
-                    found.add(own_name)
-        return found
+                    reachable.add(own_name)
+        return reachable
 
     def is_json(self, schema: Schema) -> bool:
         """Returns whether values of a type become JSON: no column has a type for them."""

@@ -220,10 +220,10 @@ def _may_hold_nul(array: pa.Array) -> bool:
 
 
 def _rows(mask: pa.Array) -> list[int]:
-    found: list[int] = np.flatnonzero(
+    rows: list[int] = np.flatnonzero(
         pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     ).tolist()
-    return found
+    return rows
 
 
 def _assemble(

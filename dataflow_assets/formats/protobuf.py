@@ -48,11 +48,11 @@ class ProtobufFormat(MessageFormat):
     @override
     def texts(self, bodies: pa.Array) -> Texts:
         refused: dict[int, str] = {}
-        known: dict[bytes, StoredSchema | RejectedRecord] = {}
+        decoders: dict[bytes, StoredSchema | RejectedRecord] = {}
         texts = []
         for row, body in enumerate(bodies.to_pylist()):
             try:
-                texts.append(None if body is None else self._text(body, known))
+                texts.append(None if body is None else self._text(body, decoders))
             except RejectedRecord as error:
                 refused[row] = error.reason
                 texts.append(None)

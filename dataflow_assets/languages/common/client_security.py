@@ -38,35 +38,37 @@ def security(settings: Mapping[str, ClientSetting], notes: Notes, nowhere: Where
     if name not in _PROTOCOLS:
         notes.wrong(protocol.where if protocol else nowhere, f"allowed: {', '.join(_PROTOCOLS)}")
         return {}
-    found: dict[str, Any] = {"security_protocol": name}
+    fields: dict[str, Any] = {"security_protocol": name}
     where = protocol.where if protocol else nowhere
     if "SASL" in name:
-        found["sasl"] = _sasl(settings, notes, where)
+        fields["sasl"] = _sasl(settings, notes, where)
     if "SSL" in name:
-        found["tls"] = _tls(settings, notes)
-    return found
+        fields["tls"] = _tls(settings, notes)
+    return fields
 
 
 def _sasl(settings: Mapping[str, ClientSetting], notes: Notes, where: Where) -> dict[str, Any]:
     mechanism, jaas = settings.get("sasl.mechanism"), settings.get("sasl.jaas.config")
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     allowed = f"allowed: {', '.join(_MECHANISMS)}"
     if mechanism is None:
         notes.wrong(where, f"needs sasl.mechanism; {allowed}")
     elif mechanism.text.strip() not in _MECHANISMS:
         notes.wrong(mechanism.where, f"not supported; {allowed}")
     else:
-        found["mechanism"] = mechanism.text.strip()
+        fields["mechanism"] = mechanism.text.strip()
     if jaas is None:
         notes.wrong(where, "needs sasl.jaas.config, with username and password")
-        return found
+        return fields
     words = {key: double or single for key, double, single in _JAAS.findall(jaas.text)}
     for key in ("username", "password"):
         if not words.get(key):
             notes.wrong(jaas.where, f'needs {key}="..."')
         else:
-            found |= field_or_reference(key, re.sub(r"\\(.)", r"\1", words[key]), jaas.where, notes)
-    return found
+            fields |= field_or_reference(
+                key, re.sub(r"\\(.)", r"\1", words[key]), jaas.where, notes
+            )
+    return fields
 
 
 def field_or_reference(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def _tls(settings: Mapping[str, ClientSetting], notes: Notes) -> dict[str, Any]:
             "not supported: the brokers' names are checked; give their certificates the names by "
             "which bootstrap.servers reaches them",
         )
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for store, text_keys in (
         ("truststore", {"certificates": "ca_file"}),
         ("keystore", {"certificate.chain": "cert_file", "key": "key_file"}),
@@ -108,8 +110,8 @@ def _tls(settings: Mapping[str, ClientSetting], notes: Notes) -> dict[str, Any]:
             if one and one.text.strip():
                 if not (names_one(one.text) or is_placeholder(one.text)):
                     notes.wrong(one.where, NO_FORM)
-                found[name] = one.text if name != "key_file" else SecretStr(one.text)
-    return found
+                fields[name] = one.text if name != "key_file" else SecretStr(one.text)
+    return fields
 
 
 def _check_kind(store: str, settings: Mapping[str, ClientSetting], notes: Notes) -> None:

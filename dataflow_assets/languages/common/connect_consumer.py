@@ -41,9 +41,9 @@ def settings(connector: Document, worker: Document, notes: Notes) -> Settings | 
     for key, one in keys.items():
         if key != BROKERS:
             judge(key, one.where, notes, CONSUMER)
-    found: dict[str, Any] = {"brokers": _brokers(keys, worker, notes)}
-    found |= security(keys, notes, (worker, BROKERS))
-    _places_in_log(keys, notes, found)
+    fields: dict[str, Any] = {"brokers": _brokers(keys, worker, notes)}
+    fields |= security(keys, notes, (worker, BROKERS))
+    _places_in_log(keys, notes, fields)
     if len(notes.findings) > before:
         return None
     keys_of = {
@@ -52,7 +52,7 @@ def settings(connector: Document, worker: Document, notes: Notes) -> Settings | 
         "sasl": "sasl.mechanism",
     }
     places = {name: keys[key].where for name, key in keys_of.items() if key in keys}
-    return Settings(found, places)
+    return Settings(fields, places)
 
 
 def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:

@@ -22,8 +22,8 @@ class ConnectValues:
 
     def text(self, key: str) -> str:
         """The value without blanks around it; empty where there is none."""
-        found: str = self.document.value.get(key, "")
-        return found.strip()
+        value: str = self.document.value.get(key, "")
+        return value.strip()
 
     def require(self, key: str, what: str) -> str:
         """The value; empty, with a finding, where there is none. `what`: what it should be."""

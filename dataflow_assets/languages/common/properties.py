@@ -64,14 +64,14 @@ def parse(text: str, file: str) -> Properties:
 
 def _number_lines(text: str) -> list[tuple[int, KeyValue]]:
     """Each key with the line, from 1, in which its source begins."""
-    found: list[tuple[int, KeyValue]] = []
+    numbered: list[tuple[int, KeyValue]] = []
     line = 1
     element: PropertiesElement
     for element in elements(StringIO(text, newline="")):
         if isinstance(element, KeyValue):
-            found.append((line, element))
+            numbered.append((line, element))
         line += len(re.findall(r"\r\n|\r|\n", element.source))
-    return found
+    return numbered
 
 
 def _place(source: str, line: int) -> Place:

@@ -52,8 +52,8 @@ def explain(error: YAMLError, text: str, lines_before: int) -> tuple[int, int, s
         return line, column, "not valid YAML: a character that it does not allow"
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    if "expected ',' or" in _problem(error) and (found := _comment(text, line)):
-        return *found, f"not valid YAML: {_COMMENT}"
+    if "expected ',' or" in _problem(error) and (comment := _comment(text, line)):
+        return *comment, f"not valid YAML: {_COMMENT}"
     problem = _cause(_problem(error), text.splitlines(), line - 1, column - 1, lines_before)
     sentences = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
     sentence = next(sentences, "cannot be read here").format(problem.removeprefix("indented: "))

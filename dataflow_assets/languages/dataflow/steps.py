@@ -128,8 +128,8 @@ class _DataflowEntry:
 
 def _suggest(name: str, steps: tuple[str, ...]) -> str:
     """The step that does what this name says; a name that is merely alike may do the opposite."""
-    if known := _ELSEWHERE.get(name.casefold()):
-        return f"did you mean {known}?"
+    if elsewhere := _ELSEWHERE.get(name.casefold()):
+        return f"did you mean {elsewhere}?"
     return did_you_mean_or(name, steps, f"allowed: {', '.join(steps)}")
 
 

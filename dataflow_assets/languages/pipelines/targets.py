@@ -61,7 +61,7 @@ class PipelineEntry:
 def read(document: Document) -> tuple[PipelineEntry, list[Finding]]:
     """The targets of connections.yaml, and what is wrong with them."""
     findings: list[Finding] = []
-    named: dict[str, PipelineTarget] = {}
+    by_name: dict[str, PipelineTarget] = {}
     entries = document.get("targets")
     if entries is not None and not isinstance(entries, dict):
         message = f"must be a mapping of names to targets, got {kind(entries)}"
@@ -71,9 +71,9 @@ def read(document: Document) -> tuple[PipelineEntry, list[Finding]]:
         if isinstance(target, str):
             findings.append(document.finding(("targets", name), _SHAPE))
         elif target is not None:
-            named[name] = target
+            by_name[name] = target
     default = _target(document, ("target",), findings) if document.get("target") else None
-    return PipelineEntry(default, named, document), findings
+    return PipelineEntry(default, by_name, document), findings
 
 
 def _target(document: Document, path: Path, findings: list[Finding]) -> PipelineTarget | str | None:

@@ -107,11 +107,11 @@ def read_file(own: SqlFile, every: Sequence[SqlFile]) -> Sequence[Reading]:
 
 @lru_cache(maxsize=1024)
 def _readings(own: SqlFile, beside: tuple[SqlFile, ...]) -> tuple[Reading, ...]:
-    found: dict[str, list[tuple[str, FlinkDeclared | None]]] = {}
+    declared: dict[str, list[tuple[str, FlinkDeclared | None]]] = {}
     for other in beside:
         for name, table in _tables(other).items():
-            found.setdefault(name, []).append((Path(other.file).name, table))
-    return tuple(read(own.text, own.file, found))
+            declared.setdefault(name, []).append((Path(other.file).name, table))
+    return tuple(read(own.text, own.file, declared))
 
 
 @lru_cache(maxsize=1024)

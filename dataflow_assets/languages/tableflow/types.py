@@ -121,10 +121,10 @@ def iceberg(fields: Declared, key: Sequence[str] = (), *, record_time: bool) -> 
     columns = [_iceberg_field(one) for one in fields]
     if record_time:
         columns.append(_iceberg(OWN_IDS, RECORD_TIME, "timestamptz", required=False))
-    found: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
+    schema: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
     if key:
-        found["identifier-field-ids"] = [one.id for one in fields if one.name in key]
-    return json.dumps(found)
+        schema["identifier-field-ids"] = [one.id for one in fields if one.name in key]
+    return json.dumps(schema)
 
 
 def _iceberg_field(one: DeclaredField) -> dict[str, Any]:

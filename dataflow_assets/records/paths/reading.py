@@ -126,7 +126,7 @@ def _each(head: Each, rest: Sequence[Part]) -> Get:
 
 
 def _collect(items: Iterable[Any], inner: Get) -> list[Any]:
-    return [found for item in items if (found := inner(item)) is not MISSING]
+    return [value for item in items if (value := inner(item)) is not MISSING]
 
 
 def _query(head: Query, rest: Sequence[Part]) -> Get:

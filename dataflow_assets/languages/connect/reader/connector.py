@@ -84,7 +84,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
 def _known_keys(document: Document, notes: Notes) -> Document:
     """Judges each key, and leaves out those that this connector does not have."""
     own = CONNECTORS[document.value["connector.class"].strip()]
-    known: dict[str, str] = {}
+    own_values: dict[str, str] = {}
     for key, text in document.value.items():
         where, found = (document, key), entry(key, COMMON, own, ADDITIONS)
         if not key.startswith(consumer.OVERRIDE):
@@ -94,8 +94,8 @@ def _known_keys(document: Document, notes: Notes) -> Document:
         if mentions(text) and key not in REFERABLE and not key.startswith(_ELSEWHERE):
             notes.wrong(where, f"only {', '.join(REFERABLE)} may be {ALLOWED}")
         if found is not None or key.startswith(consumer.OVERRIDE):
-            known[key] = text
-    return replace(document, value=known)
+            own_values[key] = text
+    return replace(document, value=own_values)
 
 
 def _plan(values: ConnectValues, worker: Document | None, name: str) -> _ConnectPlan | None:

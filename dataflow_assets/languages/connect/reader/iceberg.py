@@ -155,20 +155,20 @@ class IcebergTables:
         namespace, _, name = table.rpartition(".")
         if not namespace:  # which has its finding
             return None
-        given: dict[str, Any] = {"auto_create_table": on("auto-create-enabled")}
-        given["unknown_fields"] = "reject" if on("evolve-schema-enabled") else "ignore"
-        given["column_names"] = "ignoreCase" if on("schema-case-insensitive") else "exact"
+        fields: dict[str, Any] = {"auto_create_table": on("auto-create-enabled")}
+        fields["unknown_fields"] = "reject" if on("evolve-schema-enabled") else "ignore"
+        fields["column_names"] = "ignoreCase" if on("schema-case-insensitive") else "exact"
         layout = self._of_table(table, "partition-by")
         if layout and on("auto-create-enabled"):
-            given["partition_by"] = _terms(layout)
+            fields["partition_by"] = _terms(layout)
         if (pause := values.number("iceberg.control.commit.interval-ms", 0, None)) is not None:
-            given["batch_flush_interval_seconds"] = int(pause / 1000)
+            fields["batch_flush_interval_seconds"] = int(pause / 1000)
         if on("upsert-mode-enabled"):
             parts = map(str.strip, self._of_table(table, "id-columns").split(","))
-            given |= {"upsert_mode": True, "conflict_key": list(filter(None, parts))}
+            fields |= {"upsert_mode": True, "conflict_key": list(filter(None, parts))}
         where = (values.document, "iceberg.tables")
         try:
-            sink = LakeTable(**shared, **given, namespace=namespace, table=name)
+            sink = LakeTable(**shared, **fields, namespace=namespace, table=name)
             sink.address()
         except ValidationError as error:
             places = {name: (values.document, f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
@@ -188,17 +188,17 @@ class IcebergTables:
         values = self.values
         values.require(f"{_CATALOG}uri", "the catalog's address, like https://catalog:8181")
         plain = {name: values.text(f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
-        found: dict[str, Any] = {name: text for name, text in plain.items() if text}
+        fields: dict[str, Any] = {name: text for name, text in plain.items() if text}
         for key, name in _SECRET.items():
-            found |= values.secret(f"{_CATALOG}{key}", name)
-        if reference := found.pop("bearer_token_secret_ref", None):
-            found["token_secret_ref"] = reference
-        found["s3_path_style_access"] = values.flag(f"{_CATALOG}s3.path-style-access")
+            fields |= values.secret(f"{_CATALOG}{key}", name)
+        if reference := fields.pop("bearer_token_secret_ref", None):
+            fields["token_secret_ref"] = reference
+        fields["s3_path_style_access"] = values.flag(f"{_CATALOG}s3.path-style-access")
         where = (values.document, f"{_CATALOG}credential")
         if text := values.text(where[1]):
             names = ("oauth2_client_id", "oauth2_client_secret")
-            found |= login(text, names, where, values.notes, _NO_CLIENT)
-        return found
+            fields |= login(text, names, where, values.notes, _NO_CLIENT)
+        return fields
 
 
 def _words(values: ConnectValues, table: str) -> Sequence[str]:

@@ -146,22 +146,22 @@ class JdbcSink:
 
     def steps(self, before: Transformed) -> Sequence[Transformation]:
         """Makes the steps for what the connector itself does to a record after its transforms."""
-        found: list[Transformation] = []
+        chain: list[Transformation] = []
         if self.debezium and not before.unwrapped:
-            found.append(step("debeziumUnwrap", "$.op"))
+            chain.append(step("debeziumUnwrap", "$.op"))
         if not self.deletes and (self.debezium or before.unwrapped):
-            found.append(step("filter", condition=NO_DELETES))
+            chain.append(step("filter", condition=NO_DELETES))
         if chosen := self.values.commas("fields.whitelist"):
             own = self.fields if self.mode == "record_value" else ()
-            found.append(step("replaceField", include=list(map(field, (*own, *chosen)))))
+            chain.append(step("replaceField", include=list(map(field, (*own, *chosen)))))
         if self.mode == "record_key" and self.fields and self.key is not None:
-            found.append(key_step(self.key, self.fields))
+            chain.append(key_step(self.key, self.fields))
         if self.mode == "kafka":
             topic, *numbers = self.fields or _COORDINATES
             written = zip(numbers, ("${metadata.partition}", "${metadata.offset}"), strict=True)
-            found.append(insert({topic: before.topic, **dict(written)}))
-            found.append(step("cast", spec=dict.fromkeys(numbers, "int64")))
-        return found
+            chain.append(insert({topic: before.topic, **dict(written)}))
+            chain.append(step("cast", spec=dict.fromkeys(numbers, "int64")))
+        return chain
 
     def branches(self, topic: str) -> tuple[Branch, ...]:
         """The one to the table of a topic; none where something is wrong, which is in the notes."""

@@ -75,9 +75,9 @@ class Smt:
 
     def demand(self, *keys: str) -> str:
         """Returns the first that is given. Raises ValueError where none is."""
-        if not (found := self.get(*keys)):
+        if not (text := self.get(*keys)):
             raise ValueError(f"needs transforms.{self.name}.{keys[0]}")
-        return found
+        return text
 
     def items(self, *keys: str) -> list[str]:
         return [part.strip() for part in self.get(*keys).split(",") if part.strip()]

@@ -124,14 +124,14 @@ def _join(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.u
 
 def _readable(raws: pa.Array) -> tuple[pa.Array, Refused]:
     refused: Refused = {}
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for row, raw in enumerate(raws.to_pylist()):
         try:
-            found.append(None if raw is None else raw.decode())
+            texts.append(None if raw is None else raw.decode())
         except UnicodeDecodeError as error:
-            found.append(None)
+            texts.append(None)
             refused[row] = f"invalid UTF-8 at byte {error.start} of a value"
-    return pa.array(found, pa.string()), refused
+    return pa.array(texts, pa.string()), refused
 
 
 def _unescape(

@@ -60,8 +60,8 @@ def materialize(expression: Expression, kind: PipelineType) -> str:
         rounded = f"trunc(if(x < 0, x - {half}, x + {half}), {kind.scale})"
         most = f"toDecimal256('{10 ** ((kind.length or 0) - kind.scale)}', {digits})"
         inside = f"if(abs({rounded}) < {most}, toString({rounded}), NULL)"
-        found = _let("x", f"toDecimal256OrNull({number}, {digits})", inside)
-        return f"toDecimal128OrNull({found}, {kind.scale})"
+        converted = _let("x", f"toDecimal256OrNull({number}, {digits})", inside)
+        return f"toDecimal128OrNull({converted}, {kind.scale})"
     if kind.kind == "bool":
         word = f"lower(ifNull({_word(expression)}, ''))"
         truth = f"multiIf(w = 'true', true, w = 'false', false, toFloat64OrNull({number}) != 0)"

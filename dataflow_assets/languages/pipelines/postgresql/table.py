@@ -23,13 +23,13 @@ def prepare(link: Link, place: tuple[str, str], table: PipelineTable) -> None:
     schema, name = place
     lock_name(link, f"{schema}.{name}")
     link.execute(create_statement(place, table))
-    found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified_name(schema, name)))
+    columns: dict[str, bool] = dict(link.execute(_COLUMNS, qualified_name(schema, name)))
     for column in table.columns:
-        if column.name not in found:
+        if column.name not in columns:
             link.execute(
                 f"ALTER TABLE {qualified_name(*place)} ADD COLUMN {_declaration(column, schema)}"
             )
-        elif found[column.name] != (column.computed is not None):
+        elif columns[column.name] != (column.computed is not None):
             raise column.differs(place)
     for statement in index_statements(place, table):
         link.execute(statement)

@@ -47,7 +47,7 @@ def connect_source(
     secret = {
         key: value for key, value in own.items() if _is_secret(key, value, key in credentials)
     }
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "class": values["connector.class"],
         "config": {key: value for key, value in own.items() if key not in secret},
         "plugins": [one.strip() for one in values[PLUGINS].split(",") if one.strip()],
@@ -56,8 +56,8 @@ def connect_source(
         "poll_interval": seconds,
     }
     if secret:
-        given["credentials"] = SecretStr(json.dumps(secret))
-    return _make(given, document, notes)
+        fields["credentials"] = SecretStr(json.dumps(secret))
+    return _make(fields, document, notes)
 
 
 def _is_used(key: str, document: Document, notes: Notes) -> bool:

@@ -149,22 +149,22 @@ def _check_key(key: str, document: Document, notes: Notes) -> None:
 
 
 def _settings(document: Document, notes: Notes) -> dict[str, Any]:
-    given: dict[str, Any] = {"envelope": True}
+    fields: dict[str, Any] = {"envelope": True}
     for key, name in _FIELDS.items():
         if key not in document.value:
             continue
         where: Where = (document, key)
         text = str(document.value[key])
         if is_secret(key):
-            given |= field_or_reference(name, text, where, notes)
+            fields |= field_or_reference(name, text, where, notes)
         elif mentions(text):
             notes.wrong(where, "a reference is supported for secrets only")
         else:
-            given[name] = text
-    position = given.get("starting_position", _POSITIONS[0])
+            fields[name] = text
+    position = fields.get("starting_position", _POSITIONS[0])
     if position not in _POSITIONS:
         notes.wrong((document, "kinesis.position"), suggest(position, _POSITIONS))
-    return given
+    return fields
 
 
 def _seconds(options: PipelineOptions) -> int:

@@ -166,7 +166,7 @@ def batch_scope(
     columns: Sequence[syntax.PipelineColumnDefinition], mapped: Sequence[syntax.Mapped]
 ) -> Scope:
     """The columns of a procedure's batch: by FORMAT, else in the order of topic, id, record."""
-    found: dict[str, Reference] = {}
+    scope: dict[str, Reference] = {}
     paths = {one.column.text.lower(): one for one in mapped}
     for at, column in enumerate(columns):
         name = column.name.text.lower()
@@ -182,8 +182,8 @@ def batch_scope(
         if delivered.is_json != (column.type.kind == "json"):
             kind = "JSON" if delivered.is_json else "a text"
             raise Unreadable(column.name.place, f"{path[0]} is {kind}, and not {column.type}")
-        found[name] = delivered
-    return found
+        scope[name] = delivered
+    return scope
 
 
 def _insertable_column(name: syntax.PipelineName, table: PipelineTable) -> PipelineColumn:

@@ -138,8 +138,8 @@ class Only(FlinkKept):
 
 
 def _count_values(groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
-    found: list[dict[Any, int]] = [{} for _ in range(count)]
+    counts: list[dict[Any, int]] = [{} for _ in range(count)]
     for group, value, number in zip(groups.tolist(), values, times.tolist(), strict=True):
         if value is not None:
-            found[group][value] = found[group].get(value, 0) + number
-    return [[sorted(pair for pair in one.items() if pair[1])] for one in found]
+            counts[group][value] = counts[group].get(value, 0) + number
+    return [[sorted(pair for pair in one.items() if pair[1])] for one in counts]

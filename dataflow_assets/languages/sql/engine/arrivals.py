@@ -113,8 +113,8 @@ class Arrivals:
     def _of_owners(
         self, seen: Sequence[bytes | None], owners: Sequence[int], count: int
     ) -> list[bytes | None]:
-        found: list[list[bytes]] = [[] for _ in range(count)]
+        by_owner: list[list[bytes]] = [[] for _ in range(count)]
         for at, one in zip(owners, seen, strict=True):
             if one is not None:
-                found[at].append(one)
-        return [self._kept(one) for one in found]
+                by_owner[at].append(one)
+        return [self._kept(one) for one in by_owner]

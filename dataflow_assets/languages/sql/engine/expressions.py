@@ -134,19 +134,19 @@ def over_others(
     expressions: Sequence[Expression], columns: Mapping[int, Expression]
 ) -> tuple[Expression, ...]:
     """Expressions with something else in place of each column, by its place."""
-    known: dict[int, Expression] = {}  # a part that several have is looked at once
+    results: dict[int, Expression] = {}  # a part that several have is looked at once
 
     def replace_columns(one: Expression) -> Expression:
         if isinstance(one, FlinkColumn):
             return columns[one.at]
-        if id(one) not in known:
-            known[id(one)] = one
+        if id(one) not in results:
+            results[id(one)] = one
             if isinstance(one, FlinkCall):
                 inner = tuple(map(replace_columns, one.arguments))
-                known[id(one)] = replace(one, arguments=inner)
+                results[id(one)] = replace(one, arguments=inner)
             elif isinstance(one, CastTo | FlinkMember):
-                known[id(one)] = replace(one, given=replace_columns(one.given))
-        return known[id(one)]
+                results[id(one)] = replace(one, given=replace_columns(one.given))
+        return results[id(one)]
 
     return tuple(map(replace_columns, expressions))
 
@@ -161,17 +161,17 @@ def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
 
 
 def _unfold(condition: Expression | None, *, once: bool) -> list[Expression]:
-    found: list[Expression] = []
+    terms: list[Expression] = []
     seen: set[int] = set()
     waiting = [] if condition is None else [condition]
-    while waiting and (once or len(found) <= _UNFOLDED):
+    while waiting and (once or len(terms) <= _UNFOLDED):
         one = waiting.pop()
         if not isinstance(one, FlinkCall) or one.name != "AND":
-            found.append(one)
+            terms.append(one)
         elif not once or id(one) not in seen:
             seen.add(id(one))
             waiting += reversed(one.arguments)
-    return found
+    return terms
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression | None:
@@ -252,8 +252,8 @@ def _call(expression: FlinkCall, inner: Sequence[Evaluate], environment: Environ
     resolved = FUNCTIONS[expression.name].resolve(types, environment)
     run = resolved.call
     if resolved.whole:
-        found: Evaluate = run(*inner)
-        return found
+        evaluate: Evaluate = run(*inner)
+        return evaluate
     if resolved.nulls:
         return lambda row: run(*[one(row) for one in inner])
     last = expression.arguments[-1] if expression.arguments else None

@@ -58,10 +58,10 @@ def positive_zero(value: Decimal) -> Decimal:
 
 def single(value: float) -> float:
     try:
-        found: float = struct.unpack("f", struct.pack("f", value))[0]
+        number: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-    return found
+    return number
 
 
 def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:

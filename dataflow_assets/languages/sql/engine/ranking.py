@@ -85,12 +85,12 @@ class Ranking(FlinkStage):
 
     def first(self, rows: Sequence[Counted]) -> list[list[Any]]:
         """The rows that get a number, of rows in their order."""
-        found: list[list[Any]] = []
+        ranked: list[list[Any]] = []
         for values, times in rows:
-            if len(found) >= self.most:
+            if len(ranked) >= self.most:
                 break
-            found += [values] * min(times, self.most - len(found))
-        return found
+            ranked += [values] * min(times, self.most - len(ranked))
+        return ranked
 
 
 def best(stage: Ranking, given: Signed) -> Signed:

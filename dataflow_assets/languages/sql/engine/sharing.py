@@ -84,15 +84,15 @@ def share(
     if max(pool.depths, default=0) > MOST_LEVELS:
         raise ValueError(f"an expression has more than {MOST_LEVELS} levels, with those of views")
     pool.uses.update(roots)
-    made: list[Expression] = []
+    built: list[Expression] = []
     lifted: list[Expression] = []
     for number, part in enumerate(pool.parts):
-        one = _over(part, [made[at] for at in pool.inner[number]])
+        one = _over(part, [built[at] for at in pool.inner[number]])
         if pool.uses[number] > 1 and pool.inner[number]:
             lifted.append(one)
             one = Shared(part.type, len(lifted) - 1)
-        made.append(one)
-    return tuple(lifted), tuple(made[at] for at in roots)
+        built.append(one)
+    return tuple(lifted), tuple(built[at] for at in roots)
 
 
 def _over(part: Expression, inner: list[Expression]) -> Expression:

@@ -120,15 +120,15 @@ class FlinkUnnested:
         """Unnests many rows, and returns for each row that comes out its row of origin."""
         if not self._joins:
             return rows, range(rows.count)
-        found: list[Row] = []
+        joined: list[Row] = []
         owners: list[int] = []
         for at, row in enumerate(rows.rows):
             some = self(row)
-            found += some
+            joined += some
             owners += [at] * len(some)
         width = len(rows.values) + self._wider
-        values: Sequence[Sequence[Any]] = [*zip(*found, strict=True)] if found else [()] * width
-        return FlinkColumns(len(found), values), owners
+        values: Sequence[Sequence[Any]] = [*zip(*joined, strict=True)] if joined else [()] * width
+        return FlinkColumns(len(joined), values), owners
 
 
 class _Join:

@@ -212,5 +212,5 @@ def _from_ordered(value: int) -> float:
     if value == (1 << 63) - 1:
         return float("nan")
     bits = value if value >= 0 else (-value - 1) | 1 << 63
-    found: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
-    return found
+    number: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
+    return number

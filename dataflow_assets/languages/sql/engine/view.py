@@ -82,8 +82,8 @@ class ViewPlan:
         return pack(seen) if self.several else seen[0]
 
     def rows_of(self, kept: bytes) -> Sequence[bytes]:
-        found: Sequence[bytes] = unpack(kept) if self.several else [kept]
-        return found
+        rows: Sequence[bytes] = unpack(kept) if self.several else [kept]
+        return rows
 
     @property
     def remembers(self) -> bool:

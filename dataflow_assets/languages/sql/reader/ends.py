@@ -75,7 +75,7 @@ def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
     """The table as a sink; None where `notes` has got the reason."""
     if table.layouts is None:
         return jdbc(table, notes) if table.connector == JDBC else of_database(table, notes)
-    given: dict[str, Any] = {
+    config: dict[str, Any] = {
         **_connection(table, notes),
         "topic": table.text("topic"),
         "schema_registry": registry(table, notes),
@@ -83,13 +83,13 @@ def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
     }
     if compression := table.text("properties.compression.type"):
-        given["compression"] = compression
+        config["compression"] = compression
     if timeout := table.text("properties.transaction.timeout.ms"):
-        given["transaction_timeout"] = f"{timeout}ms"
+        config["transaction_timeout"] = f"{timeout}ms"
     if table.text("sink.partitioner", "default") != "default":
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
-    built = _make(KafkaSink, given, table, notes)
+    built = _make(KafkaSink, config, table, notes)
     folded = table.buffer.rows if table.buffer else 0
     return built and built.writing(TableWriter(table.layouts, folded))
 
@@ -189,11 +189,11 @@ def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
         notes.wrong((table.document, f"{starts[1]}.url"), message)
     if None in urls or len(set(urls)) > 1:
         return None
-    given: dict[str, Any] = {"url": urls[0]}
+    config: dict[str, Any] = {"url": urls[0]}
     for start in starts:
-        given |= _login(table, start, notes)
+        config |= _login(table, start, notes)
     try:
-        return SchemaRegistry(**given)
+        return SchemaRegistry(**config)
     except ValidationError as error:
         notes.refuse(error, {}, (table.document, f"{starts[0]}.url"))
         return None
@@ -218,14 +218,14 @@ def _url(table: FlinkDeclared, start: str, notes: Notes) -> str | None:
 
 def _login(table: FlinkDeclared, start: str, notes: Notes) -> dict[str, Any]:
     user_info, token = f"{start}.basic-auth.user-info", f"{start}.bearer-auth.token"
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if text := table.text(user_info):
         user, colon, password = text.partition(":")
         if not colon:
             notes.wrong((table.document, user_info), "must be user:password")
             return {}
         login = field_or_reference("password", password, (table.document, user_info), notes)
-        found["basic_auth"] = {"username": user, **login}
+        fields["basic_auth"] = {"username": user, **login}
     if text := table.text(token):
-        found |= field_or_reference("bearer_token", text, (table.document, token), notes)
-    return found
+        fields |= field_or_reference("bearer_token", text, (table.document, token), notes)
+    return fields

@@ -51,28 +51,28 @@ def jdbc(table: FlinkDeclared, notes: Notes) -> LoginSink | None:
 
 def _login(table: FlinkDeclared, given: dict[str, str], notes: Notes) -> dict[str, Any]:
     """The user, and the password or where it is."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if user := table.text("username") or given.pop("user", ""):
-        found["user"] = user
+        fields["user"] = user
     password = table.text("password")
     if password:
-        found |= field_or_reference("password", password, (table.document, "password"), notes)
+        fields |= field_or_reference("password", password, (table.document, "password"), notes)
     elif "password" in given:
-        found["password"] = given["password"]
+        fields["password"] = given["password"]
     given.pop("password", None)
-    return found
+    return fields
 
 
 def _parameters(table: FlinkDeclared, given: Mapping[str, str], notes: Notes) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in given.items():
         if name in _PARAMETERS:
-            found[_PARAMETERS[name]] = value
+            parameters[_PARAMETERS[name]] = value
         elif name == "ssl" and value != "false":
-            found.setdefault("sslmode", "verify-full")
+            parameters.setdefault("sslmode", "verify-full")
         elif name != "user":
             notes.note((table.document, "url"), f"its parameter {name} has no effect")
-    return found
+    return parameters
 
 
 def _make(table: FlinkDeclared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:

@@ -80,10 +80,12 @@ def _as_groups(
     keys = tuple(FlinkColumn(types[at], at) for at in places)
     calls = (Aggregate(ONLY, row.type, row),) if used else ()
     groups = FlinkStage(keys, calls, relation.where, retracts=True)
-    known: dict[int, Expression] = {at: FlinkColumn(types[at], n) for n, at in enumerate(places)}
+    key_columns: dict[int, Expression] = {
+        at: FlinkColumn(types[at], n) for n, at in enumerate(places)
+    }
     whole = FlinkColumn(row.type, len(places))
-    known |= {at: FlinkMember(types[at], whole, n) for n, at in enumerate(used)}
-    others = over_others(expressions, known)
+    key_columns |= {at: FlinkMember(types[at], whole, n) for n, at in enumerate(used)}
+    others = over_others(expressions, key_columns)
     outputs = tuple(
         replace(one, expression=other) for one, other in zip(outputs, others, strict=True)
     )

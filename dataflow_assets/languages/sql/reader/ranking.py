@@ -111,17 +111,18 @@ def ranking(
         arrival: of rows that only come: what tells when that was.
         retracts: whether rows may go as well.
     """
-    given: list[Expression] = []
-    given += (one for one in columns if _is_stored(one, found) and one not in given)
-    given += (one for one, _, _ in found.order if one not in given)
+    conditions: list[Expression] = []
+    conditions += (one for one in columns if _is_stored(one, found) and one not in conditions)
+    conditions += (one for one, _, _ in found.order if one not in conditions)
     order = [
-        FlinkOrder(given.index(one), descending, first) for one, descending, first in found.order
+        FlinkOrder(conditions.index(one), descending, first)
+        for one, descending, first in found.order
     ]
     late = _is_latest(found)
     for one in () if arrival is None else arrival.columns:
-        given += () if one in given else (one,)
-        order.append(FlinkOrder(given.index(one), late, not late))
-    calls = tuple(Aggregate(NUMBERED, one.type, one) for one in given)
+        conditions += () if one in conditions else (one,)
+        order.append(FlinkOrder(conditions.index(one), late, not late))
+    calls = tuple(Aggregate(NUMBERED, one.type, one) for one in conditions)
     return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
 
 

@@ -140,16 +140,16 @@ def _unary(cursor: Cursor) -> Node:
     return _postfix(cursor, _primary(cursor))
 
 
-def _postfix(cursor: Cursor, found: Node) -> Node:
+def _postfix(cursor: Cursor, node: Node) -> Node:
     while cursor.next.says("[", ".") and cursor.next.kind == "symbol":
         place = cursor.take().place
         if cursor.ahead(-1).text == "[":
-            found = Invoked(place, "ITEM", (found, read_expression(cursor)))
+            node = Invoked(place, "ITEM", (node, read_expression(cursor)))
             cursor.expect("]")
         else:
             field = Literal(place, STRING, cursor.name("the name of a field"))
-            found = Invoked(place, "FIELD", (found, field))
-    return found
+            node = Invoked(place, "FIELD", (node, field))
+    return node
 
 
 def _primary(cursor: Cursor) -> Node:

@@ -19,19 +19,19 @@ _VALUED = (("NULL",), ("ERROR",), ("DEFAULT",))
 
 def read_json(cursor: Cursor, place: Place, name: str, read: Callable[[Cursor], Node]) -> Node:
     """Reads on after the parenthesis; `read` reads an expression. Raises Unreadable."""
-    given: list[Node] = [read(cursor)]
+    arguments: list[Node] = [read(cursor)]
     cursor.expect(",")
-    given.append(read(cursor))
+    arguments.append(read(cursor))
     if name == "JSON_VALUE":
-        given += _value(cursor, read)
+        arguments += _value(cursor, read)
     elif name == "JSON_QUERY":
-        given += _query(cursor)
+        arguments += _query(cursor)
     else:
-        given.append(_text(place, _behaviour(cursor, _EXISTS, "ERROR") or "FALSE"))
+        arguments.append(_text(place, _behaviour(cursor, _EXISTS, "ERROR") or "FALSE"))
     if not cursor.sees(")"):
         cursor.fail(f"{name}: expected ) or what is returned ON EMPTY or ON ERROR")
     cursor.take()
-    return Invoked(place, name, tuple(given))
+    return Invoked(place, name, tuple(arguments))
 
 
 def _text(place: Place, text: str) -> Literal:
@@ -46,13 +46,13 @@ def _value(cursor: Cursor, read: Callable[[Cursor], Node]) -> list[Node]:
         if kind.kind not in RETURNED:
             message = "RETURNING has STRING, BOOLEAN, INT or DOUBLE: CAST what is returned"
             raise Unreadable(place, message)
-    found: list[Node] = [Literal(place, kind, None)]
+    arguments: list[Node] = [Literal(place, kind, None)]
     for what in ("EMPTY", "ERROR"):
         way, default = "NULL", Literal(place, NULL, None)
         if (chosen := _behavior(cursor, _VALUED, what, read)) is not None:
             way, default = chosen  # type: ignore[assignment]
-        found += [_text(place, way), default]
-    return found
+        arguments += [_text(place, way), default]
+    return arguments
 
 
 def _behavior(

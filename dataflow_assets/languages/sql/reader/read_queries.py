@@ -191,10 +191,10 @@ def read_joins(cursor: Cursor) -> Iterator[FlinkUnnestedJoin]:
 
 def _join(cursor: Cursor) -> FlinkUnnestedJoin:
     ahead = cursor.copy()
-    found: list[str] = []
+    windows: list[str] = []
     while ahead.next.says(*_WORDS, "OUTER"):
-        found.append(ahead.take().text.upper())
-    kind = tuple(found)
+        windows.append(ahead.take().text.upper())
+    kind = tuple(windows)
     lateral = ahead.takes("LATERAL")
     if not ahead.sees("UNNEST"):
         cursor.fail(refusal("LATERAL" if lateral else "a join"))

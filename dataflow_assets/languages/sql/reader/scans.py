@@ -34,12 +34,12 @@ def begin(table: FlinkDeclared, notes: Notes) -> tuple[dict[str, Any], Begin | N
     if mode not in _STARTS:
         notes.wrong((table.document, f"{_STARTUP}.mode"), suggest(mode, _STARTS))
         return {}, None
-    found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
+    fields: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
     millis, offsets = _start_of(table, _STARTUP, mode, notes)
     if millis is not None:
         time = _EPOCH + timedelta(milliseconds=millis)
-        return {**found, "starting_timestamp": time.isoformat()}, None
-    return found, None if offsets is None else Begin(offsets)
+        return {**fields, "starting_timestamp": time.isoformat()}, None
+    return fields, None if offsets is None else Begin(offsets)
 
 
 def end(table: FlinkDeclared, notes: Notes) -> End | None:

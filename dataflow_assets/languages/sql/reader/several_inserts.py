@@ -93,9 +93,9 @@ def _differ(one: FlinkConstant, other: FlinkConstant) -> bool:
 
 def _constants(made: FlinkPlan | ViewPlan) -> Iterator[tuple[str, FlinkConstant]]:
     stages = made.stages if isinstance(made, ViewPlan) else ()
-    known: Known = {}
+    constants: Known = {}
     for one in made.outputs:
-        constant = _constant(one.expression, made.shared, stages, known) if one.key else None
+        constant = _constant(one.expression, made.shared, stages, constants) if one.key else None
         if constant is not None:
             yield one.name, constant
 

@@ -38,9 +38,9 @@ def overwriting(flows: Sequence[tuple[Flow, Document]]) -> Iterator[tuple[Docume
     """
     by_target: dict[Address, list[_PlannedInsert]] = {}
     for flow, document in flows:
-        if (made := _plan(flow)) is not None:
+        if (plan := _plan(flow)) is not None:
             for branch in flow.branches:
-                by_target.setdefault(branch.address, []).append(_PlannedInsert(made, document))
+                by_target.setdefault(branch.address, []).append(_PlannedInsert(plan, document))
     for address, inserts in by_target.items():
         for one in inserts:
             others = [

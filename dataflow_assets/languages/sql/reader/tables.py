@@ -104,14 +104,14 @@ class FlinkDeclared:
     def scope(self, environment: Environment, alias: str | None = None) -> Scope:
         """Returns what names mean where the table is read. Raises Unreadable."""
         stored = self.stored_columns
-        found: dict[str, Expression] = {
+        cells: dict[str, Expression] = {
             one.name: Cell(one.type or STRING, at, one.name) for at, one in enumerate(stored)
         }
         for one in self.table.columns:
             if one.computed is not None:
-                inner = Scope(tuple(found.items()), environment=environment)
-                found[one.name] = bound(one.computed, inner)
-        ordered = tuple((one.name, found[one.name]) for one in self.table.columns)
+                inner = Scope(tuple(cells.items()), environment=environment)
+                cells[one.name] = bound(one.computed, inner)
+        ordered = tuple((one.name, cells[one.name]) for one in self.table.columns)
         return Scope(ordered, ((alias or self.name, ordered),), environment)
 
 

@@ -210,18 +210,18 @@ def prune(
         stages: each over the one before.
         over: what is computed over the last one.
     """
-    found: list[FlinkStage] = []
+    pruned: list[FlinkStage] = []
     expressions = list(over)
     for stage in reversed(stages):
         kept, places = _without_unused(stage, expressions)
         moving = over_others(expressions, places)
-        if found:
-            found[-1] = found[-1].over(moving)
+        if pruned:
+            pruned[-1] = pruned[-1].over(moving)
         else:
             over = moving
-        found.append(kept)
+        pruned.append(kept)
         expressions = list(kept.expressions)
-    return tuple(reversed(found)), tuple(over)
+    return tuple(reversed(pruned)), tuple(over)
 
 
 def _without_unused(

@@ -196,8 +196,8 @@ def _times(batch: pa.RecordBatch) -> list[int]:
     if _TIME not in batch.schema.names:
         return [0] * batch.num_rows
     times = batch.column(_TIME).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-    found: list[int] = times.fill_null(0).to_pylist()
-    return found
+    numbers: list[int] = times.fill_null(0).to_pylist()
+    return numbers
 
 
 class _KeyedRows(_Taking):

@@ -105,8 +105,8 @@ def _tells_apart(kind: FlinkType, field: pa.Field) -> bool:
     if kind.exact:
         return as_decimal(kind).scale <= _digits(field) if numeric else _holds(kind, field)
     if kind.kind in ("FLOAT", "DOUBLE"):
-        found: bool = pa.types.is_float64(field.type) or pa.types.is_string(field.type)
-        return found or (kind.kind == "FLOAT" and pa.types.is_float32(field.type))
+        is_double: bool = pa.types.is_float64(field.type) or pa.types.is_string(field.type)
+        return is_double or (kind.kind == "FLOAT" and pa.types.is_float32(field.type))
     if kind.moment or kind.kind == "TIME":
         return kind.length <= _digits(field) and not pa.types.is_date(field.type)
     return not kind.text or (pa.types.is_string(field.type) and not numeric)

@@ -211,6 +211,6 @@ def run(spark: SparkSession, tasks: Sequence[Task]) -> list[StateDone]:
     if not tasks:
         return []
     work = _StateInTasks(tuple(tasks), failpoints.from_environment())
-    found: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
-    raise_gravest([one for one in found if isinstance(one, TaskFailure)])
-    return found
+    results: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
+    raise_gravest([one for one in results if isinstance(one, TaskFailure)])
+    return results

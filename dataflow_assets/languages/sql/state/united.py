@@ -158,11 +158,11 @@ def _merge(found: Iterable[Positions]) -> Positions:
 
 
 def _divide(positions: Positions, among: Sequence[KafkaSourceSession]) -> list[Positions]:
-    found: list[dict[str, Position]] = [{} for _ in among]
+    by_table: list[dict[str, Position]] = [{} for _ in among]
     for name, at in positions.items():
         number, own = of_table(name)
-        found[number][own] = at
-    return [*found]
+        by_table[number][own] = at
+    return [*by_table]
 
 
 def _move(number: int, piece: object) -> OffsetSlice:

@@ -112,21 +112,21 @@ def _as_text(layout: FlinkLayout) -> Texted:
     return lambda one: _raw(one, layout)
 
 
-def _json(given: bytes, *, lenient: bool) -> bytes:
+def _json(body: bytes, *, lenient: bool) -> bytes:
     """Returns JSON unchanged: whoever reads it rejects what cannot be kept exactly.
 
     A byte order mark is left out; `lenient`: also what is behind the first value.
     """
-    given = given.removeprefix(BOM_UTF8)
-    if not given:
-        return given
+    body = body.removeprefix(BOM_UTF8)
+    if not body:
+        return body
     try:
-        _checked(given)
+        _checked(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if lenient:
-            return first_json(given.decode()).encode()
+            return first_json(body.decode()).encode()
         raise ValueError(f"not JSON: {_without_value(error)}") from None
-    return given
+    return body
 
 
 def _all_json(given: pa.Array) -> bool:

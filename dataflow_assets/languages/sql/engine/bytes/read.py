@@ -177,8 +177,8 @@ def _double(value: Any) -> float:
         return float(value)
     if not isinstance(value, str):
         raise ValueError("not a number, as DOUBLE needs it")  # noqa: TRY004 - of a record
-    found: float = _double_of_text(value)
-    return found
+    number: float = _double_of_text(value)
+    return number
 
 
 def _bytes(value: Any) -> bytes:

@@ -28,11 +28,11 @@ class ColumnsReader:
         column: bodies are to be read one by one then.
         """
         nothing = [None] * len(bodies)
-        found: list[Sequence[Any]] = []
+        columns: list[Sequence[Any]] = []
         for at, values in enumerate(self._fields(bodies)):
             read, kind = self._reader.reads[at], self._layout.types[at]
-            found.append(_read(values, read, kind) if at in self._used else nothing)
-        return found
+            columns.append(_read(values, read, kind) if at in self._used else nothing)
+        return columns
 
     def or_else(
         self, bodies: Sequence[Any], at: int, values: Sequence[Any], others: Sequence[Any]

@@ -75,8 +75,10 @@ def _moments(kind: FlinkType, times: Times) -> Read:
                 moment = _moment(*parts.group(1, 2, 3))
             except (ValueError, OverflowError):
                 raise ValueError(message) from None
-        made: datetime = cut(moment if local or not moment.tzinfo else moment.replace(tzinfo=None))
-        return made
+        cut_moment: datetime = cut(
+            moment if local or not moment.tzinfo else moment.replace(tzinfo=None)
+        )
+        return cut_moment
 
     return read
 

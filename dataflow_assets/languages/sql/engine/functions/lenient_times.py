@@ -35,7 +35,7 @@ def seconds(text: str, pattern: str, zone: ZoneInfo, now: datetime) -> int | Non
 
 
 def _read(text: str, parts: Sequence[Part], now: datetime) -> dict[str, int] | None:
-    found: dict[str, int] = {}
+    fields: dict[str, int] = {}
     at = 0
     for part, following in zip(parts, [*parts[1:], ("", "")], strict=True):
         letter, written = part
@@ -51,9 +51,9 @@ def _read(text: str, parts: Sequence[Part], now: datetime) -> dict[str, int] | N
             return None
         given, at = taken
         if letter in "Hh":
-            found.pop("h" if letter == "H" else "H", None)
-        found["M" if letter == "L" else letter] = _value(part, given, now)
-    return found
+            fields.pop("h" if letter == "H" else "H", None)
+        fields["M" if letter == "L" else letter] = _value(part, given, now)
+    return fields
 
 
 def _numeric(part: Part) -> bool:
