@@ -115,11 +115,7 @@ def _no_record(*, is_null: bool) -> str:
 
 @lru_cache(maxsize=256)
 def make_decoder(
-    name: str,
-    text: str,
-    references: tuple[str, ...],
-    reader: str | None,
-    as_json: frozenset[str],
+    name: str, text: str, references: tuple[str, ...], reader: str | None, as_json: frozenset[str]
 ) -> AvroDecoder | str:
     """The decoder, or why there can be none: each message would look for the reason again."""
     try:

@@ -10,13 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import (
-    ABSENT,
-    SYSTEM_COLUMNS,
-    Kind,
-    Note,
-    kind_of,
-)
+from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS, Kind, Note, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json_types import is_optional
@@ -227,10 +221,7 @@ def _rows(mask: pa.Array) -> list[int]:
 
 
 def _assemble(
-    batch: pa.RecordBatch,
-    schema: pa.Schema,
-    arrays: list[pa.Array],
-    absent: npt.NDArray[np.bool_],
+    batch: pa.RecordBatch, schema: pa.Schema, arrays: list[pa.Array], absent: npt.NDArray[np.bool_]
 ) -> pa.RecordBatch:
     fields = list(schema)
     for name in SYSTEM_COLUMNS:

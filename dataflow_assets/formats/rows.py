@@ -26,14 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import (
-    ABSENT,
-    SYSTEM_COLUMNS,
-    Kind,
-    Note,
-    kind_of,
-    reserved,
-)
+from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS, Kind, Note, kind_of, reserved
 from dataflow_assets.formats.iso_forms import DAY
 from dataflow_assets.records.record import exact_json, parse
 

@@ -37,10 +37,7 @@ _CRON = (
 )
 _USUAL = {"apiVersion": f": write {model.API_VERSION}", "kind": ": DataFlow"}
 """What a key that every manifest has says in nearly all of them."""
-_OF_LANES: tuple[Path, ...] = (
-    ("spec", "freshness"),
-    ("metadata", "annotations", model.LANE),
-)
+_OF_LANES: tuple[Path, ...] = (("spec", "freshness"), ("metadata", "annotations", model.LANE))
 _NO_LANE = (
     "has no effect: each run reads all rows of its source, so the flow has runs of its own and no "
     "lane; without snapshotMode: always, or with changeTrackingColumn, a lane drives it"
@@ -96,10 +93,7 @@ def _header(document: Document) -> Iterable[Finding]:
         yield document.finding(("kind",), _CRON)
     elif kind not in ("DataFlow", None):
         yield document.finding(("kind",), f"unknown kind; {suggest(str(kind), KINDS)}")
-    if isinstance(version, str) and version not in {
-        model.API_VERSION,
-        f"{model.STALE_GROUP}/v1",
-    }:
+    if isinstance(version, str) and version not in {model.API_VERSION, f"{model.STALE_GROUP}/v1"}:
         message = f"is not one of the allowed values: {model.API_VERSION}"
         yield document.finding(("apiVersion",), message)
 

@@ -16,9 +16,7 @@ from dataflow_assets.languages.common.wording import rule_finding, validate
 
 
 def end(
-    document: Document,
-    path: Path,
-    found: Mapping[str, type[Connector]],
+    document: Document, path: Path, found: Mapping[str, type[Connector]]
 ) -> tuple[Any, list[Finding]]:
     """The connector of one end, validated by its own model; None with the reasons."""
     name, config = document.get(*path, "type"), document.get(*path, "config")
@@ -27,8 +25,7 @@ def end(
     if name not in found:
         return None, [
             document.finding(
-                (*path, "type"),
-                _no_type(name, "source" if path[-1] == "source" else "sink", found),
+                (*path, "type"), _no_type(name, "source" if path[-1] == "source" else "sink", found)
             )
         ]
     if problem := not_installed([name]):

@@ -17,10 +17,7 @@ _PAIRS = (
     ("sasl_username_env", "sasl_password_env"),
     ("mtls_client_cert_env", "mtls_client_key_env"),
 )
-_OF_REGISTRY = (
-    ("username_env", "password_env"),
-    ("mtls_client_cert_env", "mtls_client_key_env"),
-)
+_OF_REGISTRY = (("username_env", "password_env"), ("mtls_client_cert_env", "mtls_client_key_env"))
 _ALIKE = (
     "which readers such as Spark and Trino do not tell apart: they refuse the table; rename one"
 )

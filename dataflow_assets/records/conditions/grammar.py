@@ -225,8 +225,7 @@ class _Reader:
         value = self._text(_WORD)
         if not quoted and value.startswith("$."):
             self._fail(
-                "fields cannot be compared with each other; quote a text that begins with $",
-                start,
+                "fields cannot be compared with each other; quote a text that begins with $", start
             )
         if sign == "=~":
             try:

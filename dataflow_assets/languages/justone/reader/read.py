@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.connect_consumer import (
-    is_worker,
-    other_keys,
-    worker_beside,
-)
+from dataflow_assets.languages.common.connect_consumer import is_worker, other_keys, worker_beside
 from dataflow_assets.languages.common.connect_documents import ConnectorDocument
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.notes import Notes

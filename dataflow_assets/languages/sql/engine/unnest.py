@@ -11,12 +11,7 @@ from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.columns import FlinkColumns
-from dataflow_assets.languages.sql.engine.expressions import (
-    Expression,
-    columns,
-    looked_at,
-    program,
-)
+from dataflow_assets.languages.sql.engine.expressions import Expression, columns, looked_at, program
 from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row, holds
 from dataflow_assets.languages.sql.engine.types import INT, FlinkType
 

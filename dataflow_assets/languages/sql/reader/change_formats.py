@@ -22,7 +22,7 @@ _WRITTEN = "Of tables that are written; tables of changes are only read."
 _OF_ALL = ("ignore-parse-errors", "timestamp-format.standard")
 _SAYS = {
     "ignore-parse-errors": "`true`: a field that cannot be read is null, and a message that is no "
-    "change is left out; a change without the row before that it needs is rejected all the same.",
+    "change is left out; a change without the row before that it needs is rejected all the same."
 }
 _OF_WRITERS = ("map-null-key.*", "encode.*")
 _REGISTRY = frozenset({"subject", "schema-registry.subject", "auto.register.schemas"})

@@ -39,10 +39,7 @@ Parts = TypeVar("Parts", FlinkStage, Unnest)
 
 
 def plan(
-    insert: FlinkInsert,
-    relation: Relation,
-    target: FlinkDeclared,
-    settings: Mapping[str, str],
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, settings: Mapping[str, str]
 ) -> FlinkPlan:
     """Returns what the flow does with each message. Raises Unreadable."""
     table = relation.table

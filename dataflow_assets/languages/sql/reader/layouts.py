@@ -138,10 +138,7 @@ def _kind(given: FormatOptions, key: str) -> str | None:
 
 
 def _layout(
-    given: FormatOptions,
-    kind: str,
-    prefix: str,
-    columns: Sequence[FlinkColumnDefinition],
+    given: FormatOptions, kind: str, prefix: str, columns: Sequence[FlinkColumnDefinition]
 ) -> FlinkLayout:
     is_key = prefix == "key" and bool(given.table.key)
     cut = (given.text("key.fields-prefix") or "") if prefix == "key" else ""

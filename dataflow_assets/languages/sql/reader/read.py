@@ -131,10 +131,7 @@ def _flows_of(insert: FlinkInsert, state: FileState) -> Iterator[Reading]:
 
 
 def _flow_of(
-    insert: FlinkInsert,
-    relation: Relation,
-    target: FlinkDeclared,
-    state: FileState,
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, state: FileState
 ) -> Iterator[Reading]:
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)

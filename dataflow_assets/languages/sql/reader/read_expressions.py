@@ -13,11 +13,7 @@ from dataflow_assets.languages.sql.reader.read_functions import (
     read_collection,
     read_function,
 )
-from dataflow_assets.languages.sql.reader.read_literals import (
-    read_interval,
-    read_number,
-    read_time,
-)
+from dataflow_assets.languages.sql.reader.read_literals import read_interval, read_number, read_time
 from dataflow_assets.languages.sql.reader.refusals import refusal
 from dataflow_assets.languages.sql.reader.syntax import FlinkName, Invoked, Literal, Node, Star
 

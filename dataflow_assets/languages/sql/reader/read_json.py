@@ -56,10 +56,7 @@ def _value(cursor: Cursor, read: Callable[[Cursor], Node]) -> list[Node]:
 
 
 def _behavior(
-    cursor: Cursor,
-    allowed: tuple[tuple[str, ...], ...],
-    what: str,
-    read: Callable[[Cursor], Node],
+    cursor: Cursor, allowed: tuple[tuple[str, ...], ...], what: str, read: Callable[[Cursor], Node]
 ) -> tuple[str, Node] | None:
     """`DEFAULT a ON EMPTY`, or without a default; None where the next words say something else."""
     place = cursor.place

@@ -54,10 +54,7 @@ VARIABLE = "DATAFLOW_STATE"
 
 
 def view(
-    insert: FlinkInsert,
-    relation: Relation,
-    target: FlinkDeclared,
-    settings: Mapping[str, str],
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, settings: Mapping[str, str]
 ) -> ViewPlan:
     layouts = readable(insert, relation)
     relation = relation.limit_rankings()

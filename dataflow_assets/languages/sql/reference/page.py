@@ -16,12 +16,7 @@ from dataflow_assets.languages.sql.reader.ends import PRODUCERS
 from dataflow_assets.languages.sql.reader.settings import SETTINGS
 from dataflow_assets.languages.sql.reference import changes as sql_changes
 from dataflow_assets.languages.sql.reference import differences, prose
-from dataflow_assets.languages.sql.reference.statements import (
-    COLUMNS,
-    STATEMENTS,
-    UNNEST,
-    WINDOWS,
-)
+from dataflow_assets.languages.sql.reference.statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
 
 _AGGREGATES = (
     "Each may be followed by `FILTER (WHERE condition)`. Nulls are not counted. Any other "

@@ -31,11 +31,7 @@ class Computation:
     """One span of a view."""
 
     def __init__(
-        self,
-        reader: ViewReader,
-        place: StatePlace,
-        previous: Manifest | None,
-        driver: QueryDriver,
+        self, reader: ViewReader, place: StatePlace, previous: Manifest | None, driver: QueryDriver
     ) -> None:
         """`previous`: the state before; None: nothing is kept yet."""
         reached = previous.watermarks.reached if previous else None
@@ -51,12 +47,7 @@ class Computation:
         self.records = self.refused = self.late = 0
 
     def run(
-        self,
-        span: Span,
-        *,
-        small: bool,
-        waiting: Iterable[str] = (),
-        closed: Iterable[str] = (),
+        self, span: Span, *, small: bool, waiting: Iterable[str] = (), closed: Iterable[str] = ()
     ) -> Manifest:
         """Computes the span, of which nothing was committed yet.
 

@@ -17,12 +17,7 @@ Fields = Mapping[str, Any]
 _ABSENT = placeholders("__debezium_unavailable_value")
 _SNAPSHOT, _INSERT, _UPDATE, _DELETE = "rcud"
 _OF_CANAL = {"INSERT": _INSERT, "UPDATE": _UPDATE, "DELETE": _DELETE}
-_OF_MAXWELL = {
-    "insert": _INSERT,
-    "bootstrap-insert": _INSERT,
-    "update": _UPDATE,
-    "delete": _DELETE,
-}
+_OF_MAXWELL = {"insert": _INSERT, "bootstrap-insert": _INSERT, "update": _UPDATE, "delete": _DELETE}
 _NO_ROWS = frozenset(
     (
         *("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "DCL"),

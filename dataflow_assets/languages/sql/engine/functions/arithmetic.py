@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import (
-    Context,
-    Decimal,
-)
+from decimal import Context, Decimal
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved

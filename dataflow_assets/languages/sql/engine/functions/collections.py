@@ -95,14 +95,7 @@ def _contains(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 
 _GROUP = "Arrays, maps and rows"
 FUNCTIONS = (
-    Function(
-        "ARRAY",
-        "ARRAY[a, ...]",
-        "",
-        _array,
-        (("ARRAY[1, 2]", "[1, 2]"),),
-        _GROUP,
-    ),
+    Function("ARRAY", "ARRAY[a, ...]", "", _array, (("ARRAY[1, 2]", "[1, 2]"),), _GROUP),
     Function(
         "MAP",
         "MAP[key, value, ...]",
