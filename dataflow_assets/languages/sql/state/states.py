@@ -12,9 +12,8 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.sql.engine.group_rows import key_of
 from dataflow_assets.languages.sql.engine.ranking import Ranking
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.state.digests import digests
+from dataflow_assets.languages.sql.state.digests import digests, former_digests
 from dataflow_assets.languages.sql.state.files import StateFiles
-from dataflow_assets.languages.sql.state.former_digests import former_digests
 from dataflow_assets.languages.sql.state.hops import Hop, sent_rows, stage_of
 from dataflow_assets.languages.sql.state.manifest import (
     Earlier,
