@@ -40,12 +40,12 @@ class PipelineIcebergSink(IcebergSink):
     def open(self, target: Target, run: Run) -> SinkSession:
         session = super().open(target, run)
         table = session.table
-        known = table.schema()
+        schema = table.schema()
         columns = [field(column) for column in self.definition.columns]
-        if known is None:
+        if schema is None:
             table.create(pa.schema(columns))
             return session
-        missing = [one.with_nullable(True) for one in columns if one.name not in known.names]
+        missing = [one.with_nullable(True) for one in columns if one.name not in schema.names]
         if missing and isinstance(table, AddsColumns):
             table.add_columns(pa.schema(missing))
         return session
