@@ -77,6 +77,9 @@ class KafkaCheckpoints(CheckpointStore):
         if not self._heads.epoch:
             self._stored = KafkaStored(self._heads.take(lambda head: self._take(head, step)))
             self._reload()
+            head = self._stored.move(self._stored.state, self._run)
+            if head.slots != self._stored.head.slots:  # an earlier version gave them in `begin`
+                self._write(self._grow(head))
         else:
             self._end_open()
             # Behind what a task has committed until now.
@@ -99,7 +102,7 @@ class KafkaCheckpoints(CheckpointStore):
 
     def _take(self, head: KafkaHead, step: StateChange) -> KafkaHead:
         stored = KafkaStored(replace(head, flow=self._target.flow))
-        return stored.move(step(stored.state), self._run)
+        return replace(stored.move(step(stored.state), self._run), slots=head.slots)
 
     def _grow(self, head: KafkaHead) -> KafkaHead:
         """The side topic has a partition for each slot."""
