@@ -39,7 +39,7 @@ from dataflow_assets.sdk.table_partitions import Partitions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_WRITES = "writes of users' assets"
+WRITES = "writes of users' assets"
 """In place of the branch that stages of flows are named after."""
 
 
@@ -60,7 +60,7 @@ def write(
 
     place, columns = place_of(sink), to_arrow_schema(frame.schema)
     now = int(time.time())
-    waits = place.beside(stage.name(_WRITES, now, uuid.uuid4().hex[:8]))
+    waits = place.beside(stage.name(WRITES, now, uuid.uuid4().hex[:8]))
     with (
         translate_errors(f"writing {place}"),
         closing(TrinoClient(sink, "dataflow-frames")) as client,
@@ -72,7 +72,7 @@ def write(
         matched = tuple(key) if mode == "upsert" else ()
         stager = _TrinoStager(sink, waits, table, chosen, matched)
         with suppress(*ANY):
-            for each in stage.leftovers(client, place, _WRITES, now - LEFT_SECONDS):
+            for each in stage.leftovers(client, place, WRITES, now - LEFT_SECONDS):
                 stage.drop(client, each)
         try:
             stage.create(client, waits)
