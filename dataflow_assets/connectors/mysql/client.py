@@ -27,7 +27,8 @@ _SETTINGS = {
     "lock_wait_timeout": "30",
 }
 _CONNECT, _ANSWER = 10, 600  # seconds
-_UNSIGNED, _BINARY = 32, 63  # a flag of a column, and the number of the charset of bytes
+_UNSIGNED, _ENUM, _SET = 32, 256, 2048  # flags of a column
+_BINARY = 63  # the number of the charset of bytes
 
 
 class MysqlClient:
@@ -177,6 +178,8 @@ def _type_of(field: Any) -> str:
         return f"bit({field.length})"
     if name in {"datetime", "timestamp"}:
         return f"{name}({field.scale})"
+    if field.flags & (_ENUM | _SET):
+        return "enum" if field.flags & _ENUM else "set"
     if name is None:
         return "longblob" if field.charsetnr == _BINARY else "longtext"
     return f"{name} unsigned" if unsigned and name.endswith("int") else name

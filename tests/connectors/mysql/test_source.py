@@ -129,7 +129,7 @@ def test_rows_of_the_second_that_runs_wait_for_its_end(table: Table) -> None:
 
 
 KEYS: dict[str, tuple[str, list[Any]]] = {
-    "case-insensitive": ("VARCHAR(20)", ["a", "B", "c", "Ä"]),
+    "case-insensitive": ("VARCHAR(20)", ["a", "B", "c", "Ö"]),
     "latin1": ("VARCHAR(20) CHARACTER SET latin1", ["A", "b", "ü"]),
     "no language": ("TEXT COLLATE utf8mb4_bin", ["B", "a", "ü"]),
     "quotes": ("VARCHAR(20) COLLATE utf8mb4_bin", ['"', "%s", "'", "\\", "\\'"]),
@@ -221,6 +221,20 @@ def test_a_query_is_read_like_a_table(table: Table) -> None:
     assert (first["body"], str(first["price"]), first["name"]) == (b"\xff", "1.50", "a%")
     assert last["id"] == 2**64 - 1
     assert table.read() == []
+
+
+def test_a_query_compares_texts_by_their_own_collation(table: Table) -> None:
+    """By their bytes, a row `a` would come behind `B`, and not be looked for."""
+    table.run(
+        "CREATE TABLE t (id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, kind ENUM('x'))"
+    )
+    table.open(table=None, query="SELECT * FROM t", changeTrackingColumn="id")
+    for value in ("a", "B", "c"):
+        table.run(f"INSERT INTO t VALUES ('{value}', 'x')")
+        assert table.ids() == [value]
+    table.open(table=None, query="SELECT * FROM t", changeTrackingColumn="kind")
+    with pytest.raises(PermanentError, match="column kind has the type enum"):
+        table.read()
 
 
 def test_days_that_are_none(table: Table) -> None:
