@@ -6,7 +6,7 @@ values that a column does not hold, whatever the server's settings are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -80,7 +80,9 @@ class MysqlClient:
         with _failing(), self._connection.cursor() as cursor:
             return int(cursor.execute(sql, binds or {}))
 
-    def stream(self, sql: str, binds: Mapping[str, Any], most: int) -> Iterator[Sequence[Row]]:
+    def stream(
+        self, sql: str, binds: Mapping[str, Any], most: int
+    ) -> Generator[Sequence[Row], None, None]:
         """Yields the answer in lists of `most` rows as it comes. Raises MysqlFailure.
 
         It ends only when all of it has come. Where it is left before, the connection is of no more
@@ -88,12 +90,23 @@ class MysqlClient:
         """
         from pymysql.cursors import SSCursor
 
-        with _failing():
-            cursor = self._connection.cursor(SSCursor)
-            cursor.execute(sql, binds)
-            while found := cursor.fetchmany(most):
-                yield found
-            cursor.close()
+        cursor = self._connection.cursor(SSCursor)
+        try:
+            with _failing():
+                cursor.execute(sql, binds)
+                while found := cursor.fetchmany(most):
+                    yield found
+        except BaseException:
+            self._leave(cursor)
+            raise
+        cursor.close()
+
+    def _leave(self, cursor: Any) -> None:
+        """Hangs up: by itself, the client would read the rest of the answer first."""
+        if result := vars(cursor)["_result"]:
+            result.unbuffered_active = False
+        cursor.connection = None
+        self.close()
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Returns names and types of what a query selects; no row of it is read."""
@@ -103,7 +116,6 @@ class MysqlClient:
             return [(field.name, _type_of(field)) for field in vars(cursor)["_result"].fields]
 
     def close(self) -> None:
-        """Without a farewell, which would read what is left of an answer first."""
         if self._connection.open:
             self._connection.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 import devservers
 from dataflow_assets.connectors.mysql import MysqlSource
+from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import MysqlFailure
 from dataflow_assets.contracts import Address, Limit, Note, Positions
 from dataflow_assets.errors import DataflowError, Locked, PermanentError, TransientError
@@ -305,3 +307,11 @@ def test_errors_are_judged_by_their_number(
 
 def _plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{n: v for n, v in row.items() if not n.startswith("\0")} for row in rows]
+
+
+def test_an_answer_that_is_left_in_the_middle_is_not_read_to_its_end(table: Table) -> None:
+    """A sink that has failed would wait for a billion rows that nobody needs."""
+    with closing(MysqlClient(table.declare(), "tests")) as client:
+        rows = client.stream("SELECT seq FROM seq_1_to_1000000000", {}, 1)
+        assert next(rows) == [(1,)]
+        rows.close()
