@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets.runs import job_name
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 from tests.dagster.flows import location
 
 

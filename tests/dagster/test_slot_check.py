@@ -10,7 +10,7 @@ import pytest
 from dataflow_assets.assets import graph, metadata
 from dataflow_assets.assets.runs import job_name
 from dataflow_assets.location.sensors.lag import lag_sensor
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 from tests.dagster.flows import location
 
 NOISE = "CREATE TABLE noise AS SELECT repeat('x', 1000) FROM generate_series(1, 5000)"

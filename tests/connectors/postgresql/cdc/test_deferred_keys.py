@@ -15,7 +15,7 @@ from dataflow_assets.contracts import DELETE, INSERT, OP, Limit
 from tests.connectors.clickhouse.system import Clickhouse
 from tests.connectors.iceberg.system import Iceberg
 from tests.connectors.kafka.system import Kafka
-from tests.connectors.postgresql.followed import Elsewhere, Followed, tuples
+from tests.connectors.postgresql.cdc.followed import Elsewhere, Followed, tuples
 from tests.systems import System
 
 AUTO = {"autoCreateTable": True}

@@ -30,7 +30,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.take_over import adopt_file
 from tests.clock import Clock
-from tests.connectors.postgresql.followed import Followed, tuples
+from tests.connectors.postgresql.cdc.followed import Followed, tuples
 
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
 CHANGES = """

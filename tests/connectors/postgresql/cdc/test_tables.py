@@ -37,8 +37,8 @@ from dataflow_assets.runs import open_branches, reset
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
 from dataflow_assets.transforms.router import Router
-from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
-from tests.connectors.postgresql.test_cdc_ahead import planned
+from tests.connectors.postgresql.cdc.followed import UPSERTED, Followed, tuples
+from tests.connectors.postgresql.cdc.test_ahead import planned
 
 
 class Two(Followed):

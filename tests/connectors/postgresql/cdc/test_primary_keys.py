@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.cdc.tables import tables
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import PartSlice
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 
 LINK = cast("TextLink", None)
 OLD: Keys = {"public.a": (1,)}

@@ -20,7 +20,7 @@ from tests.connectors.files.system import Files
 from tests.connectors.iceberg.system import Iceberg
 from tests.connectors.kafka.system import Kafka
 from tests.connectors.nessie.system import Nessie
-from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
+from tests.connectors.postgresql.cdc.followed import UPSERTED, Elsewhere, Followed
 from tests.connectors.postgresql.system import Postgresql
 from tests.connectors.trino.system import Trino
 from tests.flows import made_by

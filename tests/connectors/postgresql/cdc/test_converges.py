@@ -26,8 +26,8 @@ from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
 from dataflow_assets.contracts import Limit, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
-from tests.connectors.postgresql import writers
-from tests.connectors.postgresql.followed import CHECKPOINT, Followed
+from tests.connectors.postgresql.cdc import writers
+from tests.connectors.postgresql.cdc.followed import CHECKPOINT, Followed
 from tests.in_process import Session
 
 STEPS = (
@@ -76,7 +76,13 @@ def _no_spark() -> SparkSession:
 @contextmanager
 def _written(flow: Followed) -> Iterator[None]:
     """Sessions write in a process of their own, so that the test can fork."""
-    command = [sys.executable, "-m", "tests.connectors.postgresql.writers", flow.dsn, flow.schema]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.connectors.postgresql.cdc.writers",
+        flow.dsn,
+        flow.schema,
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 60

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.errors import PermanentError, TransientError
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 
 STANDBY = {
     "hot_standby_feedback": "on",

@@ -16,7 +16,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.news import news
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
-from tests.connectors.postgresql.followed import Followed, unmarked
+from tests.connectors.postgresql.cdc.followed import Followed, unmarked
 
 TRUNCATED = Start("earliest", table="truncate")
 LOST = "INSERT INTO source VALUES (3, 3, 'lost'); DELETE FROM source WHERE id = 1"

@@ -7,7 +7,7 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.sink import copy_new_keys
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy, Load
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 
 LEAST = 4
 STORED = "INSERT INTO source SELECT i, 'stored ' || i FROM generate_series(1, 20) i"

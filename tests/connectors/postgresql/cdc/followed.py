@@ -30,6 +30,7 @@ from dataflow_assets.runs.request import Patience, Report, Request, Start
 
 UPSERTED = {"upsertMode": True, "conflictKey": "id", "deleteMode": "hard"}
 CHECKPOINT = Start()
+KEYED = "id int PRIMARY KEY, name text"
 
 
 @dataclass
@@ -207,3 +208,12 @@ def tuples(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[tupl
     """Rows as tuples of these columns."""
     rows: list[Mapping[str, Any]] = [row for batch in batches for row in batch.to_pylist()]
     return [tuple(row[name] for name in names) for row in rows]
+
+
+def created(followed: Followed) -> list[tuple[object, ...]]:
+    """The slot and the publication of the flow, as far as they exist."""
+    return followed.run(
+        "SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s "
+        "UNION ALL SELECT pubname FROM pg_publication WHERE pubname = %s",
+        *(followed.schema, followed.schema),
+    )

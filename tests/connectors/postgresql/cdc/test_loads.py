@@ -22,7 +22,7 @@ from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Run
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
-from tests.connectors.postgresql.followed import CHECKPOINT, Followed
+from tests.connectors.postgresql.cdc.followed import CHECKPOINT, Followed
 
 
 class Union(Followed):

@@ -24,7 +24,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.testing import choose
-from tests.connectors.postgresql.followed import Followed, tuples
+from tests.connectors.postgresql.cdc.followed import Followed, tuples
 
 MANIFEST = """
 apiVersion: dataflow.dataflow.io/v1

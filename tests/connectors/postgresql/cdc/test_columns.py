@@ -18,7 +18,7 @@ from dataflow_assets.transforms.router import Router
 from tests.connectors.clickhouse.system import Clickhouse
 from tests.connectors.iceberg.system import Iceberg
 from tests.connectors.nessie.system import Nessie
-from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
+from tests.connectors.postgresql.cdc.followed import UPSERTED, Elsewhere, Followed
 from tests.systems import System
 
 ADD = {"schemaChanges": "add"}

@@ -17,7 +17,7 @@ from dataflow_assets.formats.rows import objects
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 from dataflow_assets.transforms.insert_field import InsertField
-from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples, unmarked
+from tests.connectors.postgresql.cdc.followed import UPSERTED, Followed, tuples, unmarked
 from tests.connectors.postgresql.test_types_postgresql import OWN, TYPES
 
 LARGE = "(SELECT string_agg(md5(i::text || {seed}), '') FROM generate_series(1, 300) i)"

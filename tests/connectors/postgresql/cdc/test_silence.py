@@ -18,7 +18,7 @@ from dataflow_assets.connectors.postgresql.cdc.reader import CdcProgress, Silenc
 from dataflow_assets.connectors.postgresql.cdc.started_reader import begin
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.errors import TransientError
-from tests.connectors.postgresql.followed import Followed, tuples
+from tests.connectors.postgresql.cdc.followed import Followed, tuples
 
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
 ASK, SILENT = 0.02, 0.25  # seconds

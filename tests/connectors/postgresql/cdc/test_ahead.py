@@ -27,8 +27,8 @@ from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import PARTS, Limit, PartSlice, Span, reserved
 from dataflow_assets.errors import TransientError
-from tests.connectors.postgresql.followed import Followed
-from tests.connectors.postgresql.test_cdc_stream import CHANGES
+from tests.connectors.postgresql.cdc.followed import Followed
+from tests.connectors.postgresql.cdc.test_stream import CHANGES
 
 _LOWER = Limit(bytes=50_000)
 PLACE = re.compile("^([0-9A-F]+)/([0-9A-F]+)$")

@@ -19,8 +19,8 @@ from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import TransientError
-from tests.connectors.postgresql.followed import Followed
-from tests.connectors.postgresql.test_cdc_stream import CHANGES
+from tests.connectors.postgresql.cdc.followed import Followed
+from tests.connectors.postgresql.cdc.test_stream import CHANGES
 
 COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
 
