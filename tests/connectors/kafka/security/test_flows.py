@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, untyped
+from confluent_kafka.admin import (
     AdminClient,
 )
 from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from tests.languages.sql import model
-from tests.languages.sql.model import Condition, Fold, Key, Query, Row
-from tests.languages.sql.model_items import ITEMS, Items
+from tests.languages.sql.state import model
+from tests.languages.sql.state.model import Condition, Fold, Key, Query, Row
+from tests.languages.sql.state.model_items import ITEMS, Items
 
 _NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - TIMESTAMP has no zone
 _START = Key("window_start", "TIMESTAMP(3)", lambda row: row["window_start"])

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from tests.languages.sql import model
-from tests.languages.sql.model import Condition, Key, Row
-from tests.languages.sql.model_items import NUMBERED
+from tests.languages.sql.state import model
+from tests.languages.sql.state.model import Condition, Key, Row
+from tests.languages.sql.state.model_items import NUMBERED
 
 Unique = Literal["number", "partition", "row"]
 AT = "_at"

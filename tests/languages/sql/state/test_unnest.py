@@ -22,7 +22,7 @@ from dataflow_assets.records.step import Context
 from dataflow_assets.runs.request import Report
 from dataflow_assets.testing import choose
 from tests.languages.sql.files import Sql
-from tests.languages.sql.test_model import LOG, Run, Sink, limits, log_source
+from tests.languages.sql.state.test_model import LOG, Run, Sink, limits, log_source
 from tests.languages.sql.test_rows import NOW, flow, table
 
 Drain = Callable[[Flow], list[Report]]

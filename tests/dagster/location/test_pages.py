@@ -18,7 +18,7 @@ from dataflow_assets.location.jobs.ingest import LaneConfig
 from dataflow_assets.location.jobs.tables import TablesConfig
 from jobs.retention import RetentionConfig
 from tests import ROOT
-from tests.dagster.test_definitions import to_iceberg, to_postgresql
+from tests.dagster.location.test_definitions import to_iceberg, to_postgresql
 
 LAUNCHPAD = (ROOT / "docs/launchpad.md").read_text(encoding="utf-8")
 ASSETS = (ROOT / "docs/user-assets.md").read_text(encoding="utf-8")

@@ -18,13 +18,13 @@ from dataflow_assets.languages.sql.state.tables import bucket_rows
 from dataflow_assets.languages.sql.state.tasks import load as load_rows
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
-from tests.languages.sql import model, model_windows
-from tests.languages.sql.model import Row
-from tests.languages.sql.model_windows import Filled, Record, Windowed, windowed
-from tests.languages.sql.test_model import BAD, LOG, Run, Sink, limits, log_source
-from tests.languages.sql.test_model import _json as in_json
-from tests.languages.sql.test_model import _value as value_of
-from tests.languages.sql.test_model import _wanted as wanted_of
+from tests.languages.sql.state import model, model_windows
+from tests.languages.sql.state.model import Row
+from tests.languages.sql.state.model_windows import Filled, Record, Windowed, windowed
+from tests.languages.sql.state.test_model import BAD, LOG, Run, Sink, limits, log_source
+from tests.languages.sql.state.test_model import _json as in_json
+from tests.languages.sql.state.test_model import _value as value_of
+from tests.languages.sql.state.test_model import _wanted as wanted_of
 
 FLOW = "default/o.s"
 _BROKER = "'properties.bootstrap.servers' = 'k:9092'"

@@ -12,7 +12,7 @@ from dataflow_assets.assets.metadata import QUIET_SECONDS
 from dataflow_assets.contracts import Checkpoint, Lag, Totals
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
-from tests.dagster.test_graph import flow
+from tests.dagster.assets.test_graph import flow
 
 
 def _told(*flows: Flow) -> list[str]:

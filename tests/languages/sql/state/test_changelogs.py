@@ -22,7 +22,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.records.step import Context
 from dataflow_assets.testing import choose
-from tests.languages.sql.test_registry import written
+from tests.languages.sql.reader.test_registry import written
 from tests.languages.sql.test_rows import NOW, table
 
 KEYED = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"

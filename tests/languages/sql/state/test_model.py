@@ -36,9 +36,9 @@ from dataflow_assets.languages.sql.state.united import name_partition, of_table
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 from tests.in_process import Session
-from tests.languages.sql import model
-from tests.languages.sql.model import Query, Row
-from tests.languages.sql.model_top import AT, Top, tops
+from tests.languages.sql.state import model
+from tests.languages.sql.state.model import Query, Row
+from tests.languages.sql.state.model_top import AT, Top, tops
 
 Message = tuple[bytes | None, bytes | None]
 BAD = b"{bad"

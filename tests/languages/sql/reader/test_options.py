@@ -10,7 +10,7 @@ import pytest
 from dataflow_assets.connectors.kafka.sink.routing import last_changes
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.manifests.load import Loaded
-from tests.languages.sql.test_reader import (
+from tests.languages.sql.reader.reading import (
     KEYED,
     PLAIN,
     SOURCE,

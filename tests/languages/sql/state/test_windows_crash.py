@@ -14,7 +14,7 @@ import devservers
 from tests.conftest import Topics
 from tests.drained import drain_apart
 from tests.languages.sql.files import Sent, Sql
-from tests.languages.sql.test_groups_crash import STEPS
+from tests.languages.sql.state.test_groups_crash import STEPS
 
 SOURCE = "n BIGINT, g STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '3' SECOND"
 TARGET = "b TIMESTAMP(3), g STRING, rows_ BIGINT, total BIGINT, some BIGINT"

@@ -10,7 +10,7 @@ from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
-from tests.languages.sql.test_model import LOG, Message, Run, Sink, log_source
+from tests.languages.sql.state.test_model import LOG, Message, Run, Sink, log_source
 from tests.languages.sql.test_rows import table
 
 INNER = "SELECT g, COUNT(*) AS n, SUM(a) AS a FROM s GROUP BY g"

@@ -12,7 +12,7 @@ from dataflow_assets.languages.sql.engine.types import BYTES, STRING, FlinkType,
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
-from tests.languages.sql.test_model import LOG, Run, Sink, limits, log_source
+from tests.languages.sql.state.test_model import LOG, Run, Sink, limits, log_source
 from tests.languages.sql.test_rows import table
 
 ROWS = "k INT, g INT, s STRING, t TIMESTAMP(3), WATERMARK FOR t AS t{}"

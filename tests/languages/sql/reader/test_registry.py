@@ -17,7 +17,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.runs.request import Report
 from tests.languages.sql.files import Sql
-from tests.languages.sql.test_reader import PLAIN, TARGET, findings, loaded
+from tests.languages.sql.reader.reading import PLAIN, TARGET, findings, loaded
 
 Run = Callable[[Flow], list[Report]]
 KEYED = "k BIGINT, a STRING, t TIMESTAMP(3), PRIMARY KEY (k) NOT ENFORCED"

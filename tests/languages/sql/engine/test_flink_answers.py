@@ -20,7 +20,7 @@ from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.records.record import Record, exact_json, parse
 from dataflow_assets.records.step import Context
-from tests.languages.sql.flink_answers import (
+from tests.languages.sql.engine.flink_answers import (
     CSV,
     IN_BERLIN,
     IN_UTC,
@@ -30,8 +30,8 @@ from tests.languages.sql.flink_answers import (
     REFUSED,
     WRITTEN,
 )
-from tests.languages.sql.test_bytes import layout
-from tests.languages.sql.test_functions import NOW, result
+from tests.languages.sql.engine.test_bytes import layout
+from tests.languages.sql.engine.test_functions import NOW, result
 from tests.languages.sql.test_rows import flow, table
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.languages.sql import model_items
-from tests.languages.sql.model_items import ITEMS, Items
+from tests.languages.sql.state import model_items
+from tests.languages.sql.state.model_items import ITEMS, Items
 
 Row = dict[str, Any]
 Of = Callable[[Row], Any]

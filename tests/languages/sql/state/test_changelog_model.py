@@ -20,10 +20,10 @@ from dataflow_assets.languages.sql.state import reading
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
-from tests.languages.sql import model
-from tests.languages.sql.model import Query, Row
-from tests.languages.sql.model_top import AT, Top, tops
-from tests.languages.sql.test_model import (
+from tests.languages.sql.state import model
+from tests.languages.sql.state.model import Query, Row
+from tests.languages.sql.state.model_top import AT, Top, tops
+from tests.languages.sql.state.test_model import (
     BAD,
     LOG,
     Run,
