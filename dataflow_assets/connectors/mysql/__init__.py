@@ -1,1 +1,5 @@
 """MySQL and MariaDB."""
+
+from dataflow_assets.connectors.mysql.source.source import MysqlSource
+
+__all__ = ["MysqlSource"]

@@ -1,4 +1,4 @@
-"""What an error of MySQL or MariaDB means, judged by its number; both use the same ones."""
+"""Errors of MySQL and MariaDB, judged by their number, which is the same in both."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ _ADVICE = {
     1698: _CREDENTIALS,
     1836: "the server takes no writes now: is it a replica? the flow goes on when it does",
     1969: "raise max_statement_time for the user of the flow, or lower maxRecordsPerBatch",
+    2026: "the server offers no encryption: switch it on there, or leave `tls` out",
     2059: "use a plugin that PyMySQL knows for this user, as caching_sha2_password",
     3024: "raise max_execution_time for the user of the flow, or lower maxRecordsPerBatch",
     3159: "the server takes encrypted connections only: set `tls`",

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Address
 from dataflow_assets.sdk.database import ColumnName, NamedTable, slugify
+from dataflow_assets.sdk.polling.source import ReadsAgain
 from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.secrets.tls import Tls
@@ -69,8 +70,8 @@ class MysqlConnection(NamedTable):
         return self.database
 
 
-class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
-    """What is read, and how its changes are found."""
+class MysqlSourceOptions(MysqlConnection, ReadsAgain, PolledSqlSource):
+    """A table or a query that is polled, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
     """The column whose value grows with each change. A table without it is read by
@@ -78,6 +79,3 @@ class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
     order_by_column: ColumnName = "id"
     """Orders rows with equal change values, so it must be unique by its collation: best the primary
     key. Available as the metadata `id`."""
-    overlap_seconds: int = Field(0, ge=0)
-    """Read the rows of so many seconds again: for transactions that commit late. The sink must
-    upsert."""
