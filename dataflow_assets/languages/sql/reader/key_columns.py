@@ -18,14 +18,18 @@ OTHER = -1
 """In place of the place of a column: something that is computed."""
 
 
-def column_at(found: Expression) -> int | None:
+def column_at(expression: Expression) -> int | None:
     """Which column of a row it is; None for what all rows have, `OTHER` for anything else.
 
     A column that is cast without becoming equal to another value, as Flink casts by itself into a
     larger type, is that column.
     """
-    if not columns(found) and lasting(found):
+    if not columns(expression) and lasting(expression):
         return None
-    if isinstance(found, CastTo) and not found.tries and isinstance(found.given, FlinkColumn):
-        return found.given.at if keeps_apart(found.given.type, found.type) else OTHER
-    return found.at if isinstance(found, FlinkColumn) else OTHER
+    if (
+        isinstance(expression, CastTo)
+        and not expression.tries
+        and isinstance(expression.given, FlinkColumn)
+    ):
+        return expression.given.at if keeps_apart(expression.given.type, expression.type) else OTHER
+    return expression.at if isinstance(expression, FlinkColumn) else OTHER

@@ -23,9 +23,9 @@ Refused = Sequence[tuple[Place, str]]
 class FlinkRefusals(Exception):
     """Parts of a query that are understood, and cannot run."""
 
-    def __init__(self, found: Refused) -> None:
-        self.found = found
-        super().__init__(found)
+    def __init__(self, refused: Refused) -> None:
+        self.found = refused
+        super().__init__(refused)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _key_place(relation: Relation, key: Expression) -> int | None:
 def source(
     insert: FlinkInsert,
     messages: Sequence[KafkaSource],
-    made: ViewPlan,
+    plan: ViewPlan,
     settings: Mapping[str, str],
 ) -> ViewSource:
     """The view as the source of a flow. Raises Unreadable where its state has no place."""
@@ -181,7 +181,7 @@ def source(
     return ViewSource(
         source=first,
         others=tuple(others),
-        view=made,
+        view=plan,
         location=location,
         accepted=settings.get(ACCEPTED, ""),
         equal_keys=frozenset(one.strip() for one in settings.get(EQUAL_KEYS, "").split(";")),
