@@ -35,10 +35,9 @@ from dataflow_assets.languages.sql.reader.inserts import (
     sharing_parts,
     times_of,
 )
-from dataflow_assets.languages.sql.reader.key_columns import column_at
 from dataflow_assets.languages.sql.reader.ranked_keys import by_key
 from dataflow_assets.languages.sql.reader.ranking import arrival_cells
-from dataflow_assets.languages.sql.reader.relation import Relation
+from dataflow_assets.languages.sql.reader.relation import Relation, column_at
 from dataflow_assets.languages.sql.reader.settings import IDLE, TTL, milliseconds
 from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
