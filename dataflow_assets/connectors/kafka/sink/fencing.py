@@ -77,10 +77,7 @@ class Claim:
     def checkpoint(self) -> PartitionCheckpoint | None:
         return self.stored.current.get(self.piece.partition)
 
-    def move(self, position: Position, epoch: int, counted: Totals) -> Claim:
+    def move(self, position: Position, epoch: int, counted: Totals) -> PartitionCheckpoint:
         head, old = self.stored.head, self.checkpoint
         totals = (old.totals if old else Totals()) + counted
-        checkpoint = PartitionCheckpoint(
-            head.generation, position, head.serial, epoch, totals, utc_now()
-        )
-        return Claim(self.piece, KafkaStored(head, {self.piece.partition: checkpoint}))
+        return PartitionCheckpoint(head.generation, position, head.serial, epoch, totals, utc_now())
