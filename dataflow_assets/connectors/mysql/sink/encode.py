@@ -1,0 +1,69 @@
+"""Rows as the tuples of an INSERT: text that the server reads as it reads any literal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.connectors.mysql.client import quote
+from dataflow_assets.sdk.key_folding import Bools
+
+_NULL = "NULL"
+ENOUGH = 4 * 1024 * 1024  # bytes of one statement
+
+
+def inserts(
+    place: str, rows: pa.RecordBatch, names: Sequence[str], absent: Bools | None, most: int
+) -> Iterator[bytes]:
+    """The statements that insert rows.
+
+    Args:
+        place: the quoted name of the table.
+        rows: have these columns, among others.
+        names: of the columns.
+        absent: by row and column, whether the server fills the value in.
+        most: bytes of a statement; that of a single row may have more.
+    """
+    if not rows.num_rows:
+        return
+    head = f"INSERT INTO {place} ({', '.join(map(quote, names))}) VALUES ".encode()
+    texts = tuples([rows.column(name) for name in names], absent)
+    waiting, size = list[bytes](), len(head)
+    for text in texts.cast(pa.large_binary()).to_pylist():
+        if waiting and size + len(text) + 1 > min(most, ENOUGH):
+            yield head + b",".join(waiting)
+            waiting, size = [], len(head)
+        waiting.append(text)
+        size += len(text) + 1
+    yield head + b",".join(waiting)
+
+
+def tuples(columns: Sequence[pa.Array], absent: Bools | None = None) -> pa.Array:
+    """`(1,'a',NULL)` for each row."""
+    values = [_literals(column) for column in columns]
+    if absent is not None and absent.any():
+        values = [pc.if_else(absent[:, i], "DEFAULT", value) for i, value in enumerate(values)]
+    joined = pc.binary_join_element_wise(*values, pa.scalar(",", pa.large_string()))
+    ends = [pa.scalar(text, pa.large_string()) for text in ("(", ")", "")]
+    return pc.binary_join_element_wise(ends[0], joined, *ends[1:])
+
+
+def _literals(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        texts = [None if v is None else f"x'{v.hex()}'" for v in column.to_pylist()]
+        return pa.array(texts, pa.large_string()).fill_null(_NULL)
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, "1", "0").cast(pa.large_string()).fill_null(_NULL)
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp(kind.unit))  # of a point in time what it shows in UTC
+    text = column.cast(pa.large_string())
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return text.fill_null(_NULL)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), "'", "''")
+    mark = pa.scalar("'", pa.large_string())
+    nothing = pa.scalar("", pa.large_string())
+    return pc.binary_join_element_wise(mark, text, mark, nothing).fill_null(_NULL)
