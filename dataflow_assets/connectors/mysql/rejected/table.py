@@ -7,7 +7,7 @@ for a replay once more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
+from dataflow_assets.connectors.mysql.pool import lend
 from dataflow_assets.connectors.mysql.table.checkpoint_table import make_table
 from dataflow_assets.contracts import EntryName
 from dataflow_assets.errors import PermanentError
@@ -54,7 +55,7 @@ WHERE table_schema = %(schema)s AND table_name = %(name)s
 
 @dataclass(frozen=True)
 class MysqlRejected(RejectedRows):
-    """One table; an append is part of the transaction that the client is in. Methods raise Failure."""
+    """One table, in the transaction that the client is in. Methods raise Failure."""
 
     client: MysqlClient
     place: tuple[str, str]
@@ -97,7 +98,7 @@ class MysqlRejected(RejectedRows):
             for name, value in changes.items()
         )
         statement = (
-            f"INSERT INTO {self._table} ({listed}) VALUES ({values}, UTC_TIMESTAMP(6)) "
+            f"INSERT INTO {self._table} ({listed}) VALUES ({values}, UTC_TIMESTAMP(6)) "  # noqa: S608 - quoted
             f"ON DUPLICATE KEY UPDATE {sets}"
         )
         for row in rows:
@@ -123,7 +124,7 @@ class MysqlRejected(RejectedRows):
     @override
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
         statement = (
-            f"UPDATE {self._table} SET replayed_at = UTC_TIMESTAMP(6) "
+            f"UPDATE {self._table} SET replayed_at = UTC_TIMESTAMP(6) "  # noqa: S608 - quoted
             "WHERE id = %(id)s AND reading <= %(reading)s AND replayed_at IS NULL"
         )
         for id_, reading in names:
@@ -162,7 +163,7 @@ def _open(sink: MysqlSinkOptions, what: str, *, beside: bool) -> Iterator[MysqlR
     place = f"dataflow_rejected beside {sink.address()}" if beside else str(sink.address())
     with (
         translate_errors(f"cannot {what} the table of rejected records {place}"),
-        closing(MysqlClient(sink, "dataflow-errors")) as client,
+        lend(sink) as client,
     ):
         if beside:
             yield MysqlRejected.beside(client, sink)

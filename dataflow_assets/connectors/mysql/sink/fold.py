@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.contracts import utc_now
@@ -49,7 +50,9 @@ def fold(
     living = last(group, alive) >= 0
     if soft is not None and not living.all():
         marked = rows.select(key).take(pa.array(final[~living]))
-        yield MysqlStep("update", marked.append_column(soft, _moments(schema, soft, marked)))
+        yield MysqlStep(
+            "update", marked.append_column(soft, _moments(schema.field(soft), len(marked)))
+        )
     places = carriers(group, alive, mask, absent)[living]
     present, which = distinct(places >= 0)
     for number, columns in enumerate(present):
@@ -57,23 +60,20 @@ def fold(
         wanted = {schema.names[i]: i for i in np.flatnonzero(columns).tolist()}
         found = {n: rows.column(n).take(pa.array(places[mine, i])) for n, i in wanted.items()}
         if soft is not None:
-            found[soft] = _mark(rows, schema, soft, final[living][mine], mask, absent)
+            latest = final[living][mine]
+            silent = absent[mask[latest], schema.names.index(soft)]
+            found[soft] = _mark(rows, schema.field(soft), latest, silent)
         yield MysqlStep("upsert", pa.RecordBatch.from_pydict(found))
 
 
-def _mark(  # noqa: PLR0913 - the batch as it is taken apart
-    rows: pa.RecordBatch, schema: pa.Schema, soft: str, final: Ints, mask: Ints, absent: Bools
-) -> pa.Array:
+def _mark(rows: pa.RecordBatch, soft: pa.Field, final: Ints, silent: Bools) -> pa.Array:
     """Only the last row speaks about deletion: an earlier mark does not survive an insert."""
-    silent = absent[mask[final], schema.names.index(soft)]
-    places = pa.array(np.where(silent, 0, final), mask=silent)
-    given, deleted = rows.column(soft).take(places), pa.array(deletes(rows)[final])
-    return pa.compute.if_else(deleted, _moments(schema, soft, given), given)
+    given = rows.column(soft.name).take(pa.array(final, mask=silent))
+    return pc.if_else(pa.array(deletes(rows)[final]), _moments(soft, len(final)), given)
 
 
-def _moments(schema: pa.Schema, soft: str, rows: pa.Array | pa.RecordBatch) -> pa.Array:
-    now = pa.scalar(utc_now(), pa.timestamp("us", "UTC")).cast(schema.field(soft).type)
-    return pa.repeat(now, len(rows))
+def _moments(soft: pa.Field, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(utc_now(), pa.timestamp("us", "UTC")).cast(soft.type), rows)
 
 
 def _numbers(rows: pa.RecordBatch, key: Sequence[str]) -> Ints:

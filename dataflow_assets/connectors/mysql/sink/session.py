@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pyarrow as pa
 from typing_extensions import override
@@ -11,6 +11,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
+from dataflow_assets.connectors.mysql.pool import lend
 from dataflow_assets.connectors.mysql.rejected.table import MysqlRejected
 from dataflow_assets.connectors.mysql.table import create_table
 from dataflow_assets.connectors.mysql.table.checkpoint_table import MysqlCheckpoint
@@ -149,6 +150,6 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
     def _connected(self, what: str) -> Iterator[MysqlClient]:
         with (
             translate_errors(f"{what} {self._options.address()}"),
-            closing(MysqlClient(self._options, "dataflow-driver")) as link,
+            lend(self._options) as link,
         ):
             yield link

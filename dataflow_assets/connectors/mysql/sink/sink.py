@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -55,12 +54,12 @@ class MysqlSink(MysqlSinkOptions, MakesColumns):
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        from dataflow_assets.connectors.mysql.client import MysqlClient
+        from dataflow_assets.connectors.mysql.pool import lend
         from dataflow_assets.connectors.mysql.table.checkpoint_table import MysqlCheckpoint
 
         with (
             translate_errors(f"reading the checkpoint of {self.address()}"),
-            closing(MysqlClient(self, "dataflow-status")) as client,
+            lend(self) as client,
         ):
             stored = MysqlCheckpoint(client, self.place()[0], target)
             state = stored.load() if stored.exists else None

@@ -16,6 +16,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.errors import MISSING, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
+from dataflow_assets.connectors.mysql.pool import give, take
 from dataflow_assets.connectors.mysql.rejected.table import MysqlRejected
 from dataflow_assets.connectors.mysql.sink.load import MysqlLoader
 from dataflow_assets.connectors.mysql.table.checkpoint_table import MysqlCheckpoint
@@ -49,7 +50,7 @@ class MysqlSliceStore(SliceStore):
 
     @override
     def begin(self) -> SliceCommit | None:
-        self._link = MysqlClient(self._sink, "dataflow-write")
+        self._link = take(self._sink)
         place, schema = quote(*self._sink.place()), self._ticket.schema
         self._loader = MysqlLoader(self._link, self._sink, place, schema)
         self._link.run("START TRANSACTION")
@@ -75,6 +76,8 @@ class MysqlSliceStore(SliceStore):
         failpoints.reach("mysql.before-commit")
         self._checkpoint.move(lambda stored: self._move(self._check(stored), found))
         self._client.run("COMMIT")
+        give(self._sink, self._client)
+        self._link = None
         failpoints.reach("mysql.after-commit")
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,7 +119,7 @@ def find(link: MysqlClient, sink: MysqlSinkOptions) -> MysqlTable | None:
     unique: dict[str, tuple[str, ...]] = {}
     for index, column in link.rows(_UNIQUE, words):
         unique[index] = (*unique.get(index, ()), column)
-    identity = _id(link, f"%(schema)s/{name}") or f"made at {made}"
+    identity = _id(link, f"{_file_name(schema)}/{_file_name(name)}") or f"made at {made}"
     return MysqlTable(identity, tuple(filter(None, columns)), unique)
 
 
@@ -163,6 +164,10 @@ def _id(link: MysqlClient, path: str) -> str | None:
         else:
             return str(found[0][0]) if found else None
     return None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"\W", lambda found: f"@{ord(found[0]):04x}", name, flags=re.ASCII)
 
 
 def key_of(schema: pa.Schema) -> tuple[str, ...]:
