@@ -42,7 +42,7 @@ from dataflow_assets.sdk.sink.decide import is_covered, without_covered
 
 @dataclass(frozen=True)
 class SliceCommit:
-    """What one slice has come to."""
+    """The end of one slice: its position, and what is counted of it."""
 
     position: Position
     """Of its partition."""
@@ -72,7 +72,7 @@ class SliceCommit:
 
 
 class SliceStore(ABC):
-    """Where the rows of one slice go. Called by one thread, inside the task of the slice."""
+    """Stores the rows of one slice. Called by one thread, inside the task of the slice."""
 
     def begin(self) -> SliceCommit | None:
         """Begins, and reads what is stored under the epoch of the ticket.
@@ -144,7 +144,7 @@ class SliceWriter(Writer):
     def __init__(self, ticket: Ticket, piece: Slice, store: SliceStore) -> None:
         failpoints.arm(ticket.failpoint)
         self._ticket, self._piece, self._store = ticket, piece, store
-        self._begun = False
+        self._open = False
         self._stored: SliceCommit | None = None
         self._seen: int | None = None
         self._rejected: list[Rejection] = []
@@ -187,8 +187,8 @@ class SliceWriter(Writer):
         return None if done else self._piece.upto
 
     def _position(self) -> Position | None:
-        if not self._begun:
-            self._stored, self._begun = self._store.begin(), True
+        if not self._open:
+            self._stored, self._open = self._store.begin(), True
         known = self._ticket.positions.get(self._piece.partition)
         return known if self._stored is None else self._stored.position
 

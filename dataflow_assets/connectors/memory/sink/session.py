@@ -82,9 +82,8 @@ class MemorySinkSession(TransactionalSession):
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         with self._store.transaction() as connection:
-            for receipt in receipts:
-                staged = decode_json(receipt.staged[0], MemoryStaged)
-                insert(connection, self._table, staged)
+            for text in (text for receipt in receipts for text in receipt.staged):
+                insert(connection, self._table, decode_json(text, MemoryStaged))
             return move(connection, self._target, step)
 
     @override
