@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-import pymysql
-from pymysql import converters
-from pymysql.constants import FIELD_TYPE
-from pymysql.cursors import Cursor, SSCursor
-
-from dataflow_assets.connectors.mysql.errors import ALTERING, TOO_LONG, MysqlFailure, from_client, unreachable
+from dataflow_assets.connectors.mysql.errors import (
+    ALTERING,
+    TOO_LONG,
+    MysqlFailure,
+    from_client,
+    unreachable,
+)
 from dataflow_assets.connectors.mysql.options import MysqlConnection
 from dataflow_assets.secrets import tls
 
@@ -32,12 +33,6 @@ _SETTINGS = {
     "lock_wait_timeout": "30",
 }
 _CONNECT, _ANSWER = 10, 600  # seconds
-_INTEGERS = (
-    *(FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG),
-    FIELD_TYPE.YEAR,
-)
-# Other values stay texts or bytes: whole columns are made of them.
-_CONVERSIONS: dict[Any, Any] = {**converters.encoders, **dict.fromkeys(_INTEGERS, int)}
 _UNSIGNED, _BINARY = 32, 63  # a flag of a column, and the number of the charset of bytes
 
 
@@ -46,6 +41,8 @@ class MysqlClient:
 
     def __init__(self, options: MysqlConnection, application: str) -> None:
         """Connects. Raises MysqlFailure, or PermanentError for a broken certificate."""
+        import pymysql
+
         material = options.tls.material() if options.tls else tls.Material()
         if options.tls and not material.verify:
             tls.warn_unchecked(options.place_of_server)
@@ -61,7 +58,7 @@ class MysqlClient:
                 ssl=tls.context(material) if options.tls else None,
                 sql_mode=MODE,
                 autocommit=True,
-                conv=_CONVERSIONS,
+                conv=_conversions(),
                 program_name=application,
                 connect_timeout=_CONNECT,
                 read_timeout=_ANSWER,
@@ -79,13 +76,13 @@ class MysqlClient:
 
     def rows(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Returns all rows of a small answer. Raises MysqlFailure."""
-        with self._failing(), self._connection.cursor(Cursor) as cursor:
+        with _failing(), self._connection.cursor() as cursor:
             cursor.execute(sql, binds or {})
             return tuple(cursor.fetchall())
 
     def run(self, sql: str, binds: Mapping[str, Any] | None = None) -> int:
         """Returns how many rows a statement has changed. Raises MysqlFailure."""
-        with self._failing(), self._connection.cursor(Cursor) as cursor:
+        with _failing(), self._connection.cursor() as cursor:
             return int(cursor.execute(sql, binds or {}))
 
     def load(self, statement: bytes) -> None:
@@ -98,7 +95,7 @@ class MysqlClient:
         if len(statement) >= self.longest_statement:
             allowed = f"max_allowed_packet of the server is {self.longest_statement:,}"
             raise MysqlFailure(f"the row has {len(statement):,} bytes as SQL: {allowed}", TOO_LONG)
-        with self._failing(), self._connection.cursor(Cursor) as cursor:
+        with _failing(), self._connection.cursor() as cursor:
             cursor.execute(statement)
             if cursor.warning_count:
                 cursor.execute("SHOW WARNINGS")
@@ -134,7 +131,9 @@ class MysqlClient:
         It ends only when all of it has come. Where it is left before, the connection is of no more
         use.
         """
-        with self._failing():
+        from pymysql.cursors import SSCursor
+
+        with _failing():
             cursor = self._connection.cursor(SSCursor)
             cursor.execute(sql, binds)
             while found := cursor.fetchmany(most):
@@ -143,64 +142,90 @@ class MysqlClient:
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Returns names and types of what a query selects; no row of it is read."""
-        with self._failing(), self._connection.cursor(_Describing) as cursor:
+        with _failing(), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {sql} LIMIT 0", {})  # noqa: S608 - the caller's own
-            return [(field.name, _type_of(field)) for field in cursor.fields]
+            # Its `description` does not say which are unsigned, and which hold bytes.
+            return [(field.name, _type_of(field)) for field in vars(cursor)["_result"].fields]
 
     def close(self) -> None:
         """Without a farewell, which would read what is left of an answer first."""
         if self._connection.open:
             self._connection.close()
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except (pymysql.Error, OSError) as error:
-            raise from_client(error) from None
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    import pymysql
+
+    try:
+        yield
+    except (pymysql.Error, OSError) as error:
+        raise from_client(error) from None
 
 
-class _Describing(Cursor):
-    """A cursor that says of its columns also which are unsigned, and which hold bytes."""
+@cache
+def _integers() -> frozenset[int]:
+    from pymysql.constants import FIELD_TYPE
 
-    @property
-    def fields(self) -> Sequence[Any]:
-        fields: Sequence[Any] = vars(self)["_result"].fields
-        return fields
+    return frozenset(
+        {
+            FIELD_TYPE.TINY,
+            FIELD_TYPE.SHORT,
+            FIELD_TYPE.INT24,
+            FIELD_TYPE.LONG,
+            FIELD_TYPE.LONGLONG,
+            FIELD_TYPE.YEAR,
+        }
+    )
 
 
-_NAMES = {
-    FIELD_TYPE.TINY: "tinyint",
-    FIELD_TYPE.SHORT: "smallint",
-    FIELD_TYPE.INT24: "mediumint",
-    FIELD_TYPE.LONG: "int",
-    FIELD_TYPE.LONGLONG: "bigint",
-    FIELD_TYPE.YEAR: "year",
-    FIELD_TYPE.FLOAT: "float",
-    FIELD_TYPE.DOUBLE: "double",
-    FIELD_TYPE.DATE: "date",
-    FIELD_TYPE.NEWDATE: "date",
-    FIELD_TYPE.TIME: "time",
-    FIELD_TYPE.JSON: "json",
-    FIELD_TYPE.GEOMETRY: "geometry",
-}
-_TIMES = {FIELD_TYPE.DATETIME: "datetime", FIELD_TYPE.TIMESTAMP: "timestamp"}
+@cache
+def _conversions() -> dict[Any, Any]:
+    """Other values stay texts or bytes: whole columns are made of them."""
+    from pymysql.converters import encoders
+
+    return {**encoders, **dict.fromkeys(_integers(), int)}
+
+
+@cache
+def _names() -> dict[int, str]:
+    from pymysql.constants import FIELD_TYPE
+
+    return {
+        FIELD_TYPE.TINY: "tinyint",
+        FIELD_TYPE.SHORT: "smallint",
+        FIELD_TYPE.INT24: "mediumint",
+        FIELD_TYPE.LONG: "int",
+        FIELD_TYPE.LONGLONG: "bigint",
+        FIELD_TYPE.YEAR: "year",
+        FIELD_TYPE.FLOAT: "float",
+        FIELD_TYPE.DOUBLE: "double",
+        FIELD_TYPE.DECIMAL: "decimal",
+        FIELD_TYPE.NEWDECIMAL: "decimal",
+        FIELD_TYPE.BIT: "bit",
+        FIELD_TYPE.DATE: "date",
+        FIELD_TYPE.NEWDATE: "date",
+        FIELD_TYPE.TIME: "time",
+        FIELD_TYPE.DATETIME: "datetime",
+        FIELD_TYPE.TIMESTAMP: "timestamp",
+        FIELD_TYPE.JSON: "json",
+        FIELD_TYPE.GEOMETRY: "geometry",
+    }
 
 
 def _type_of(field: Any) -> str:
     """The type of a query's column as `information_schema.columns` would spell it."""
-    kind = field.type_code
-    if kind in {FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL}:
-        signs = (0 if field.flags & _UNSIGNED else 1) + (1 if field.scale else 0)
+    name, unsigned = _names().get(field.type_code), field.flags & _UNSIGNED
+    if name == "decimal":
+        signs = (0 if unsigned else 1) + (1 if field.scale else 0)
         return f"decimal({field.length - signs},{field.scale})"
-    if kind == FIELD_TYPE.BIT:
+    if name == "bit":
         return f"bit({field.length})"
-    if kind in _TIMES:
-        return f"{_TIMES[kind]}({field.scale})"
-    if kind in _NAMES:
-        unsigned = kind in _INTEGERS and kind != FIELD_TYPE.YEAR and field.flags & _UNSIGNED
-        return _NAMES[kind] + (" unsigned" if unsigned else "")
-    return "longblob" if field.charsetnr == _BINARY else "longtext"
+    if name in {"datetime", "timestamp"}:
+        return f"{name}({field.scale})"
+    if name is None:
+        return "longblob" if field.charsetnr == _BINARY else "longtext"
+    return f"{name} unsigned" if unsigned and name.endswith("int") else name
 
 
 def quote(*names: str) -> str:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Address
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, NamedTable, slugify
+from dataflow_assets.sdk.polling.source import ReadsAgain
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
@@ -78,7 +79,7 @@ class MysqlConnection(NamedTable):
         return self.database
 
 
-class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
+class MysqlSourceOptions(MysqlConnection, ReadsAgain, PolledSqlSource):
     """What is read, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
@@ -87,9 +88,6 @@ class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
     order_by_column: ColumnName = "id"
     """Orders rows with equal change values, so it must be unique by its collation: best the primary
     key. Available as the metadata `id`."""
-    overlap_seconds: int = Field(0, ge=0)
-    """Read the rows of so many seconds again: for transactions that commit late. The sink must
-    upsert."""
 
 
 class MysqlSinkOptions(SoftDeleteOptions, MysqlConnection):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -40,6 +40,11 @@ AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS p
     AND p.index_name = s.index_name AND (p.sub_part IS NOT NULL OR p.column_name IS NULL))
 ORDER BY index_name = 'PRIMARY' DESC, index_name, seq_in_index
 """
+_CHECKS = """
+SELECT check_clause FROM information_schema.check_constraints
+WHERE constraint_schema = %(schema)s AND table_name = %(name)s AND level = 'Column'
+"""
+_IS_JSON = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 # Only who has the right PROCESS may look; else the second in which the table was made is its id.
 _IDS = (
     "SELECT table_id FROM information_schema.innodb_sys_tables WHERE name = %(path)s",
@@ -115,7 +120,8 @@ def find(link: MysqlClient, sink: MysqlSinkOptions) -> MysqlTable | None:
             "checkpoint would not be stored in one commit; run: ALTER TABLE "
             f"{quote(schema, name)} ENGINE = InnoDB"
         )
-    columns = [_column(sink, *row) for row in link.rows(_COLUMNS, words)]
+    texts = json_columns(link, schema, name)
+    columns = [_column(sink, texts, *row) for row in link.rows(_COLUMNS, words)]
     unique: dict[str, tuple[str, ...]] = {}
     for index, column in link.rows(_UNIQUE, words):
         unique[index] = (*unique.get(index, ()), column)
@@ -125,6 +131,7 @@ def find(link: MysqlClient, sink: MysqlSinkOptions) -> MysqlTable | None:
 
 def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
     sink: MysqlSinkOptions,
+    texts: Container[str],
     name: str,
     declared: str,
     nullable: int,
@@ -137,7 +144,7 @@ def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
     """None for a column that the server alone fills, or that no value has a form for."""
     if generated:
         return None
-    field = types.sink_field(name, declared)
+    field = types.sink_field(name, "json" if name in texts else declared)
     if field is None:
         if nullable or filled:
             return None
@@ -147,11 +154,18 @@ def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
         )
     text = f"{declared} CHARACTER SET {charset} COLLATE {collation}" if collation else declared
     notes = {**(field.metadata or {}), _DECLARED: text.encode()}
-    if pa.types.is_string(field.type) and longest is not None:
+    if field.type == pa.string() and name not in texts and longest is not None:
         notes[Note.MAX_LENGTH] = str(longest).encode()
     if filled:
         notes[Note.HAS_DEFAULT] = b"1"
     return field.with_nullable(bool(nullable)).with_metadata(notes)
+
+
+def json_columns(client: MysqlClient, schema: str, name: str) -> set[str]:
+    """Returns the texts that are MariaDB's JSON: a check of the column says so."""
+    binds = {"schema": schema, "name": name}
+    checks = client.rows(_CHECKS, binds) if client.is_mariadb else ()
+    return {found[1].replace("``", "`") for (text,) in checks if (found := _IS_JSON.match(text))}
 
 
 def _id(link: MysqlClient, path: str) -> str | None:
