@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +15,16 @@ _NULL = "NULL"
 ENOUGH = 4 * 1024 * 1024  # bytes of one statement
 
 
+@dataclass(frozen=True)
+class MysqlAbsent:
+    """By row and column, which values the server fills in; and what is written for them."""
+
+    where: Bools
+    words: Sequence[str]
+
+
 def inserts(
-    place: str, rows: pa.RecordBatch, names: Sequence[str], absent: Bools | None, most: int
+    place: str, rows: pa.RecordBatch, names: Sequence[str], absent: MysqlAbsent | None, most: int
 ) -> Iterator[bytes]:
     """The statements that insert rows.
 
@@ -23,14 +32,14 @@ def inserts(
         place: the quoted name of the table.
         rows: have these columns, among others.
         names: of the columns.
-        absent: by row and column, whether the server fills the value in.
+        absent: what rows do not carry; None for nothing.
         most: bytes of a statement; that of a single row may have more.
     """
     if not rows.num_rows:
         return
     listed = ", ".join(map(quote, names))
     head = f"INSERT INTO {place} ({listed}) VALUES ".replace("%%", "%").encode()  # noqa: S608 - quoted
-    texts = tuples([rows.column(name) for name in names], absent)
+    texts = _tuples([rows.column(name) for name in names], absent)
     waiting, size = list[bytes](), len(head)
     for text in texts.cast(pa.large_binary()).to_pylist():
         if waiting and size + len(text) + 1 > min(most, ENOUGH):
@@ -41,11 +50,12 @@ def inserts(
     yield head + b",".join(waiting)
 
 
-def tuples(columns: Sequence[pa.Array], absent: Bools | None = None) -> pa.Array:
+def _tuples(columns: Sequence[pa.Array], absent: MysqlAbsent | None) -> pa.Array:
     """`(1,'a',NULL)` for each row."""
     values = [_literals(column) for column in columns]
-    if absent is not None and absent.any():
-        values = [pc.if_else(absent[:, i], "DEFAULT", value) for i, value in enumerate(values)]
+    if absent is not None and absent.where.any():
+        each = zip(absent.where.T, absent.words, values, strict=True)
+        values = [pc.if_else(pa.array(where), word, value) for where, word, value in each]
     joined = pc.binary_join_element_wise(*values, pa.scalar(",", pa.large_string()))
     ends = [pa.scalar(text, pa.large_string()) for text in ("(", ")", "")]
     return pc.binary_join_element_wise(ends[0], joined, *ends[1:])

@@ -11,19 +11,21 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import DUPLICATE, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
-from dataflow_assets.connectors.mysql.sink.encode import inserts
+from dataflow_assets.connectors.mysql.sink.encode import MysqlAbsent, inserts
 from dataflow_assets.connectors.mysql.sink.fold import fold
 from dataflow_assets.connectors.mysql.sink.stage import MysqlStage
-from dataflow_assets.connectors.mysql.table.table import key_of
+from dataflow_assets.connectors.mysql.table.table import key_of, words_for_absent
 from dataflow_assets.contracts import (
     ABSENT,
     OFFSET,
     OP,
     N,
+    Note,
     Rejection,
     Sent,
     Slice,
 )
+from dataflow_assets.formats.second_digits import has_more_digits
 from dataflow_assets.sdk.key_folding import deletes, matrix
 from dataflow_assets.sdk.refused_rows import SuspectRows, attempt_rows
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
@@ -105,8 +107,9 @@ class MysqlLoader:
                 self._stage.apply(step)
             return
         codes, absent = matrix(rows, len(self._schema))
+        filled = MysqlAbsent(absent[codes], words_for_absent(self._schema))
         names, most = self._schema.names, self._link.longest_statement
-        for statement in inserts(self._place, rows, names, absent[codes], most):
+        for statement in inserts(self._place, rows, names, filled, most):
             self._link.load(statement)
 
     def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -116,6 +119,12 @@ class MysqlLoader:
             missing = absent[:, self._schema.names.index(name)][codes]
             wrong = pc.or_(rows.column(name).is_null(), pa.array(missing))
             rows = self._set_aside(rows, wrong, f"key column {name} is null or absent")
+        for field in self._schema:  # further digits would be cut off without a word
+            digits = int(Note.DIGITS.of(field) or 6)
+            if digits < 6 and rows.num_rows:
+                wrong = has_more_digits(rows.column(field.name), digits).fill_null(False)
+                reason = f"more digits of a second than column {field.name} keeps ({digits})"
+                rows = self._set_aside(rows, wrong, reason)
         if self._key and self._sink.traits.takes_deletes:
             return rows
         reason = _NO_DELETES if self._key else _APPENDED

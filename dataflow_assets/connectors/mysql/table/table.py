@@ -19,6 +19,7 @@ from dataflow_assets.errors.likely_names import did_you_mean_or
 
 IDENTITY = b"dataflow.mysql.table"
 _DECLARED = b"dataflow.mysql.declared"
+_FILLED = b"dataflow.mysql.filled"
 _TABLE = """
 SELECT table_type, engine, DATE_FORMAT(create_time, '%%Y-%%m-%%dT%%H:%%i:%%s')
 FROM information_schema.tables WHERE table_schema = %(schema)s AND table_name = %(name)s
@@ -26,7 +27,8 @@ FROM information_schema.tables WHERE table_schema = %(schema)s AND table_name = 
 _COLUMNS = """
 SELECT column_name, column_type, is_nullable = 'YES', character_set_name, collation_name,
     character_maximum_length,
-    column_default IS NOT NULL AND column_default <> 'NULL' OR extra LIKE '%%auto_increment%%',
+    CASE WHEN extra LIKE '%%auto_increment%%' THEN 'NULL'
+        WHEN column_default IS NOT NULL AND column_default <> 'NULL' THEN 'DEFAULT' END,
     extra LIKE '%%GENERATED' OR extra LIKE '%%STORED' OR extra LIKE '%%PERSISTENT'
 FROM information_schema.columns WHERE table_schema = %(schema)s AND table_name = %(name)s
 ORDER BY ordinal_position
@@ -138,7 +140,7 @@ def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
     charset: str | None,
     collation: str | None,
     longest: int | None,
-    filled: int,
+    filled: str | None,
     generated: int,
 ) -> pa.Field | None:
     """None for a column that the server alone fills, or that no value has a form for."""
@@ -157,7 +159,7 @@ def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
     if field.type == pa.string() and name not in texts and longest is not None:
         notes[Note.MAX_LENGTH] = str(longest).encode()
     if filled:
-        notes[Note.HAS_DEFAULT] = b"1"
+        notes |= {Note.HAS_DEFAULT: b"1", _FILLED: filled.encode()}
     return field.with_nullable(bool(nullable)).with_metadata(notes)
 
 
@@ -187,6 +189,11 @@ def _file_name(name: str) -> str:
 def key_of(schema: pa.Schema) -> tuple[str, ...]:
     """The key that a ticket's schema carries; empty for append."""
     return tuple(json.loads(schema.metadata[Note.KEY]))
+
+
+def words_for_absent(schema: pa.Schema) -> list[str]:
+    """What stands for a value that the server fills in: DEFAULT would be 0 of AUTO_INCREMENT."""
+    return [each.metadata.get(_FILLED, b"DEFAULT").decode() for each in schema]
 
 
 def stage_columns(schema: pa.Schema) -> Sequence[str]:
