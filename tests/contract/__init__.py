@@ -29,6 +29,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         iceberg_drivers.IcebergTable,
         nessie_drivers.NessieTable,
         clickhouse_drivers.ClickhouseTable,
+        mysql_drivers.MysqlTable,
         postgresql_drivers.PostgresqlTable,
         trino_drivers.TrinoTable,
         postgresql_drivers.PostgresqlLog,

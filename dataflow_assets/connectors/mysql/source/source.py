@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -51,8 +51,12 @@ class MysqlSource(MysqlSourceOptions, ListsTypes):
 
     @override
     def open(self, flow: str) -> SourceSession:
-        connection = closing(MysqlClient(self, "dataflow-assets"))
-        return PolledSqlSession(self, flow, connection, partial(identity, source=self))
+        return PolledSqlSession(self, flow, self._connect(), partial(identity, source=self))
+
+    @contextmanager
+    def _connect(self) -> Iterator[MysqlClient]:
+        with closing(MysqlClient(self, "dataflow-assets")) as client:
+            yield client
 
     @override
     def connect_task(self) -> AbstractContextManager[MysqlClient]:
