@@ -32,6 +32,7 @@ _SETTINGS = {
     "innodb_lock_wait_timeout": "30",
     "lock_wait_timeout": "30",
 }
+_SHORT = 500_000  # bytes that each server takes
 _CONNECT, _ANSWER = 10, 600  # seconds
 _UNSIGNED, _BINARY = 32, 63  # a flag of a column, and the number of the charset of bytes
 
@@ -83,7 +84,9 @@ class MysqlClient:
     def run(self, sql: str, binds: Mapping[str, Any] | None = None) -> int:
         """Returns how many rows a statement has changed. Raises MysqlFailure."""
         with _failing(), self._connection.cursor() as cursor:
-            return int(cursor.execute(sql, binds or {}))
+            text = cursor.mogrify(sql, binds or {})
+            self._check_length(len(text) if text.isascii() else len(text.encode()))
+            return int(cursor.execute(text))
 
     def load(self, statement: bytes) -> None:
         """Runs a statement as it is, with the values of rows in it.
@@ -92,9 +95,7 @@ class MysqlClient:
         such as a number without its last digits, of which it only warns, and where it would close
         the connection, as the statement is too long.
         """
-        if len(statement) >= self.longest_statement:
-            allowed = f"max_allowed_packet of the server is {self.longest_statement:,}"
-            raise MysqlFailure(f"the row has {len(statement):,} bytes as SQL: {allowed}", TOO_LONG)
+        self._check_length(len(statement))
         with _failing(), self._connection.cursor() as cursor:
             cursor.execute(statement)
             if cursor.warning_count:
@@ -102,6 +103,11 @@ class MysqlClient:
                 for _, code, message in cursor.fetchall():
                     if code in ALTERING:
                         raise MysqlFailure(message, code)
+
+    def _check_length(self, length: int) -> None:
+        if length > _SHORT and length >= self.longest_statement:
+            allowed = f"max_allowed_packet of the server is {self.longest_statement:,}"
+            raise MysqlFailure(f"the row has {length:,} bytes as SQL: {allowed}", TOO_LONG)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.mysql.pool import give, take
 from dataflow_assets.connectors.mysql.rejected.table import MysqlRejected
 from dataflow_assets.connectors.mysql.sink.load import MysqlLoader
 from dataflow_assets.connectors.mysql.table.checkpoint_table import MysqlCheckpoint
-from dataflow_assets.connectors.mysql.table.table import IDENTITY, find
+from dataflow_assets.connectors.mysql.table.table import IDENTITY, identify
 from dataflow_assets.contracts import (
     Chunk,
     PartSlice,
@@ -93,7 +93,12 @@ class MysqlSliceStore(SliceStore):
         try:
             yield
         except ServerFailure as failure:
-            if isinstance(failure, MysqlFailure) and failure.code in MISSING:
+            own = f".{self._sink.place()[1]}'"
+            if (
+                isinstance(failure, MysqlFailure)
+                and failure.code in MISSING
+                and own in str(failure)
+            ):
                 raise self._sink.dropped_error() from None
             raise failure.error(f"writing to {self._sink.address()}") from None
 
@@ -107,9 +112,8 @@ class MysqlSliceStore(SliceStore):
 
     def _check_table(self) -> None:
         """Whether rows have gone into the table of the ticket, which their locks keep in place."""
-        found = find(self._client, self._sink)
         known = self._ticket.schema.metadata[IDENTITY].decode()
-        self._sink.check_table(found.identity if found else None, known)
+        self._sink.check_table(identify(self._client, self._sink), known)
 
     def _move(self, state: BranchState, commit: SliceCommit) -> BranchState:
         if self._position(state) != self._stored:

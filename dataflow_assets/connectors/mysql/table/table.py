@@ -108,9 +108,21 @@ class MysqlTable:
 
 def find(link: MysqlClient, sink: MysqlSinkOptions) -> MysqlTable | None:
     """The table, or None while there is none. Raises PermanentError where it takes no rows."""
+    identity, (schema, name) = identify(link, sink), sink.place()
+    if identity is None:
+        return None
+    words, texts = {"schema": schema, "name": name}, json_columns(link, schema, name)
+    columns = [_column(sink, texts, *row) for row in link.rows(_COLUMNS, words)]
+    unique: dict[str, tuple[str, ...]] = {}
+    for index, column in link.rows(_UNIQUE, words):
+        unique[index] = (*unique.get(index, ()), column)
+    return MysqlTable(identity, tuple(filter(None, columns)), unique)
+
+
+def identify(link: MysqlClient, sink: MysqlSinkOptions) -> str | None:
+    """The id of the table; None while there is none. Raises PermanentError as `find`."""
     schema, name = sink.place()
-    words = {"schema": schema, "name": name}
-    found = link.rows(_TABLE, words)
+    found = link.rows(_TABLE, {"schema": schema, "name": name})
     if not found:
         return None
     ((kind, engine, made),) = found
@@ -122,13 +134,7 @@ def find(link: MysqlClient, sink: MysqlSinkOptions) -> MysqlTable | None:
             "checkpoint would not be stored in one commit; run: ALTER TABLE "
             f"{quote(schema, name)} ENGINE = InnoDB"
         )
-    texts = json_columns(link, schema, name)
-    columns = [_column(sink, texts, *row) for row in link.rows(_COLUMNS, words)]
-    unique: dict[str, tuple[str, ...]] = {}
-    for index, column in link.rows(_UNIQUE, words):
-        unique[index] = (*unique.get(index, ()), column)
-    identity = _id(link, f"{_file_name(schema)}/{_file_name(name)}") or f"made at {made}"
-    return MysqlTable(identity, tuple(filter(None, columns)), unique)
+    return _id(link, f"{_file_name(schema)}/{_file_name(name)}") or f"made at {made}"
 
 
 def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
