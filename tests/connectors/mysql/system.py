@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -52,11 +53,27 @@ class Mysql(System):
         return [without_columns(row, ("created_at", "updated_at")) for row in rows]
 
     def declared(self, config: Config) -> dict[str, str]:
+        schema, table = self.database, config["table"]
+        where = f"WHERE table_schema = '{schema}' AND table_name = '{table}'"
         found = self.server.execute(
-            "SELECT column_name, column_type FROM information_schema.columns WHERE table_schema = "
-            f"'{self.database}' AND table_name = '{config['table']}' ORDER BY ordinal_position"
+            f"SELECT column_name, column_type FROM information_schema.columns {where} "
+            "ORDER BY ordinal_position"
         )
-        return dict(found)  # type: ignore[arg-type]
+        checks = self.server.execute(
+            "SELECT check_clause FROM information_schema.check_constraints WHERE "
+            f"constraint_schema = '{schema}' AND table_name = '{table}'"
+        )
+        json = {text.split("`")[1] for (text,) in checks if text.startswith("json_valid(")}
+        return {name: "json" if name in json else _plain(kind) for name, kind in found}
+
+    @staticmethod
+    def spelled(kind: str) -> str:
+        return {"boolean": "tinyint(1)"}.get(kind, kind.replace(", ", ","))
+
+
+def _plain(kind: str) -> str:
+    """Without the width that MariaDB shows of integers."""
+    return kind if kind == "tinyint(1)" else re.sub(r"(int|year)\(\d+\)", r"\1", kind)
 
 
 def _value(kind: str, value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import lend
-from dataflow_assets.connectors.mysql.table.checkpoint_table import make_table
+from dataflow_assets.connectors.mysql.table.create_table import make_table
 from dataflow_assets.contracts import EntryName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA

@@ -21,7 +21,6 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
@@ -43,6 +42,12 @@ class MysqlSink(MysqlSinkOptions, MakesColumns):
 
     @override
     @classmethod
+    def keeps_type(cls, column: pa.Field) -> bool:
+        """True: the table gets it."""
+        return True
+
+    @override
+    @classmethod
     def stored_type(cls, column: pa.Field) -> str:
         return types.declaration(column).lower()
 
@@ -54,16 +59,9 @@ class MysqlSink(MysqlSinkOptions, MakesColumns):
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        from dataflow_assets.connectors.mysql.pool import lend
-        from dataflow_assets.connectors.mysql.table.checkpoint_table import MysqlCheckpoint
+        from dataflow_assets.connectors.mysql.sink.checkpoint import peek
 
-        with (
-            translate_errors(f"reading the checkpoint of {self.address()}"),
-            lend(self) as client,
-        ):
-            stored = MysqlCheckpoint(client, self.place()[0], target)
-            state = stored.load() if stored.exists else None
-        return state.for_readers if state and state.is_known else None
+        return peek(self, target)
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:

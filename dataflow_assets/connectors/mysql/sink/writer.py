@@ -18,8 +18,8 @@ from dataflow_assets.connectors.mysql.errors import MISSING, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import give, take
 from dataflow_assets.connectors.mysql.rejected.table import MysqlRejected
+from dataflow_assets.connectors.mysql.sink.checkpoint import MysqlCheckpoint
 from dataflow_assets.connectors.mysql.sink.load import MysqlLoader
-from dataflow_assets.connectors.mysql.table.checkpoint_table import MysqlCheckpoint
 from dataflow_assets.connectors.mysql.table.table import IDENTITY, identify
 from dataflow_assets.contracts import (
     Chunk,

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.mysql import types
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
+from dataflow_assets.connectors.mysql.errors import DENIED, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
-from dataflow_assets.connectors.mysql.table.checkpoint_table import make_table
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.errors.likely_names import did_you_mean
 
@@ -87,3 +87,16 @@ def adding(sink: MysqlSinkOptions, columns: pa.Schema, known: frozenset[str]) ->
         if f.name not in known
     ]
     return f"ALTER TABLE {quote(*sink.place())} {', '.join(added)}" if added else ""
+
+
+def make_table(link: MysqlClient, statement: str) -> None:
+    """Runs a CREATE TABLE. Raises PermanentError with it, where the user may not."""
+    try:
+        link.run(statement)
+    except MysqlFailure as failure:
+        if failure.code not in DENIED:
+            raise
+        text = " ".join(statement.split())
+        raise PermanentError(
+            f"a table cannot be made: {failure.reason}; let the user create tables, or run: {text}"
+        ) from None

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
-from dataflow_assets.connectors.mysql.errors import DENIED, MysqlFailure
+from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
+from dataflow_assets.connectors.mysql.pool import lend
+from dataflow_assets.connectors.mysql.table.create_table import make_table
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
+from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sink.session import StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
@@ -96,14 +99,9 @@ class MysqlCheckpoint:
         self.link.run(statement.format(self.table), {**self._names, **values})
 
 
-def make_table(link: MysqlClient, statement: str) -> None:
-    """Runs a CREATE TABLE. Raises PermanentError with it, where the user may not."""
-    try:
-        link.run(statement)
-    except MysqlFailure as failure:
-        if failure.code not in DENIED:
-            raise
-        text = " ".join(statement.split())
-        raise PermanentError(
-            f"a table cannot be made: {failure.reason}; let the user create tables, or run: {text}"
-        ) from None
+def peek(sink: MysqlSinkOptions, target: Target) -> Checkpoint | None:
+    """The stored checkpoint; no epoch is taken."""
+    with translate_errors(f"reading the checkpoint of {sink.address()}"), lend(sink) as client:
+        stored = MysqlCheckpoint(client, sink.place()[0], target)
+        state = stored.load() if stored.exists else None
+    return state.for_readers if state and state.is_known else None
