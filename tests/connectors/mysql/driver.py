@@ -12,7 +12,6 @@ from dataflow_assets.contracts import (
     OffsetSlice,
     Run,
     SinkSession,
-    SourceSession,
     Span,
     Target,
     Totals,
@@ -68,7 +67,7 @@ class Driving:
         piece = OffsetSlice("0", first, first + len(rows))
         span, ticket = self.session.begin(Span((piece,))), self.session.ticket()
         receipt = write(self.sink, ticket, piece, chunk(ticket, rows, first))  # type: ignore[arg-type]
-        return self.session.finish(span, [receipt], cast("SourceSession", SOURCE)).totals
+        return self.session.finish(span, [receipt], SOURCE).totals
 
 
 def ids(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
