@@ -12,7 +12,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import lend
-from dataflow_assets.connectors.mysql.rejected.table import MysqlRejected
+from dataflow_assets.connectors.mysql.rejected.error_sink import MysqlRejected
 from dataflow_assets.connectors.mysql.sink.checkpoint import MysqlCheckpoint
 from dataflow_assets.connectors.mysql.table import create_table
 from dataflow_assets.connectors.mysql.table.table import MysqlTable, find

@@ -71,12 +71,12 @@ class MysqlSink(MysqlSinkOptions, MakesColumns):
 
     @override
     def error_store(self) -> ErrorStore:
-        from dataflow_assets.connectors.mysql.rejected.table import error_table
+        from dataflow_assets.connectors.mysql.rejected.error_sink import error_table
 
         return error_table(self)
 
     @override
     def rejected(self) -> Entries:
-        from dataflow_assets.connectors.mysql.rejected.table import rejected_table
+        from dataflow_assets.connectors.mysql.rejected.error_sink import rejected_table
 
         return rejected_table(self)

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.errors import MISSING, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import give, take
-from dataflow_assets.connectors.mysql.rejected.table import MysqlRejected
+from dataflow_assets.connectors.mysql.rejected.error_sink import MysqlRejected
 from dataflow_assets.connectors.mysql.sink.checkpoint import MysqlCheckpoint
 from dataflow_assets.connectors.mysql.sink.load import MysqlLoader
 from dataflow_assets.connectors.mysql.table.table import IDENTITY, identify
