@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 import devservers
 from dataflow_assets.connectors.mysql import MysqlSink
+from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import MysqlFailure
 from dataflow_assets.contracts import OP, OffsetSlice, Run, Span, Target
 from dataflow_assets.errors import Locked, PermanentError, TransientError
@@ -311,12 +312,15 @@ def test_a_driver_of_an_older_epoch_stores_nothing(place: Place) -> None:
     assert place.rows() == []
 
 
-def test_a_row_that_is_longer_than_the_server_takes_is_rejected(place: Place) -> None:
+def test_a_row_that_is_longer_than_the_server_takes_is_rejected(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MysqlClient, "longest_statement", 600_000)
     place.run("CREATE TABLE orders (id bigint primary key, body longtext)")
     flow = Driving(place.sink())
-    flow.store({"id": 1, "body": "a"}, {"id": 2, "body": "x" * (64 << 20)}, {"id": 3, "body": "b"})
+    flow.store({"id": 1, "body": "a"}, {"id": 2, "body": "x" * 600_000}, {"id": 3, "body": "b"})
     assert place.rows("id") == [(1,), (3,)]
-    assert "max_allowed_packet" in place.rejected()[0][1]
+    assert "max_allowed_packet of the server is 600,000" in place.rejected()[0][1]
 
 
 def test_locks_and_deadlocks_are_tried_again() -> None:

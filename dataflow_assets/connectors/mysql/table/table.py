@@ -29,7 +29,7 @@ SELECT column_name, column_type, is_nullable = 'YES', character_set_name, collat
     character_maximum_length,
     CASE WHEN extra LIKE '%%auto_increment%%' THEN 'NULL'
         WHEN column_default IS NOT NULL AND column_default <> 'NULL' THEN 'DEFAULT' END,
-    extra LIKE '%%GENERATED' OR extra LIKE '%%STORED' OR extra LIKE '%%PERSISTENT'
+    COALESCE(generation_expression, '') <> ''
 FROM information_schema.columns WHERE table_schema = %(schema)s AND table_name = %(name)s
 ORDER BY ordinal_position
 """
