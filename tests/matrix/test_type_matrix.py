@@ -237,8 +237,8 @@ MYSQL = (
     Cell("varbinary", "varbinary(9)", "x'ff00'", b"\xff\x00"),
     Cell("tinyblob, blob, mediumblob, longblob", "blob", "x'ff00'", b"\xff\x00"),
     Cell(
-        "geometry, point, linestring, polygon, geomcollection, multipoint, multilinestring, "
-        "multipolygon, geometrycollection",
+        "geomcollection, geometry, geometrycollection, linestring, multilinestring, multipoint, "
+        "multipolygon, point, polygon",
         "point",
         "POINT(1, 2)",
         "POINT(1 2)",

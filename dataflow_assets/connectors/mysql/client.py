@@ -6,7 +6,7 @@ values that a column does not hold, whatever the server's settings are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from typing import Any
@@ -34,7 +34,8 @@ _SETTINGS = {
 }
 _SHORT = 500_000  # bytes that each server takes
 _CONNECT, _ANSWER = 10, 600  # seconds
-_UNSIGNED, _BINARY = 32, 63  # a flag of a column, and the number of the charset of bytes
+_UNSIGNED, _ENUM, _SET = 32, 256, 2048  # flags of a column
+_BINARY = 63  # the number of the charset of bytes
 
 
 class MysqlClient:
@@ -131,7 +132,9 @@ class MysqlClient:
         """Returns the one by which texts are equal only where they are the same."""
         return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
 
-    def stream(self, sql: str, binds: Mapping[str, Any], most: int) -> Iterator[Sequence[Row]]:
+    def stream(
+        self, sql: str, binds: Mapping[str, Any], most: int
+    ) -> Generator[Sequence[Row], None, None]:
         """Yields the answer in lists of `most` rows as it comes. Raises MysqlFailure.
 
         It ends only when all of it has come. Where it is left before, the connection is of no more
@@ -139,12 +142,23 @@ class MysqlClient:
         """
         from pymysql.cursors import SSCursor
 
-        with _failing():
-            cursor = self._connection.cursor(SSCursor)
-            cursor.execute(sql, binds)
-            while found := cursor.fetchmany(most):
-                yield found
-            cursor.close()
+        cursor = self._connection.cursor(SSCursor)
+        try:
+            with _failing():
+                cursor.execute(sql, binds)
+                while found := cursor.fetchmany(most):
+                    yield found
+        except BaseException:
+            self._leave(cursor)
+            raise
+        cursor.close()
+
+    def _leave(self, cursor: Any) -> None:
+        """Hangs up: by itself, the client would read the rest of the answer first."""
+        if result := vars(cursor)["_result"]:
+            result.unbuffered_active = False
+        cursor.connection = None
+        self.close()
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Returns names and types of what a query selects; no row of it is read."""
@@ -154,7 +168,6 @@ class MysqlClient:
             return [(field.name, _type_of(field)) for field in vars(cursor)["_result"].fields]
 
     def close(self) -> None:
-        """Without a farewell, which would read what is left of an answer first."""
         if self._connection.open:
             self._connection.close()
 
@@ -229,6 +242,8 @@ def _type_of(field: Any) -> str:
         return f"bit({field.length})"
     if name in {"datetime", "timestamp"}:
         return f"{name}({field.scale})"
+    if field.flags & (_ENUM | _SET):
+        return "enum" if field.flags & _ENUM else "set"
     if name is None:
         return "longblob" if field.charsetnr == _BINARY else "longtext"
     return f"{name} unsigned" if unsigned and name.endswith("int") else name

@@ -1,4 +1,4 @@
-"""What an error of MySQL or MariaDB means, judged by its number; both use the same ones."""
+"""Errors of MySQL and MariaDB, judged by their number, which is the same in both."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class MysqlConnection(NamedTable):
 
 
 class MysqlSourceOptions(MysqlConnection, ReadsAgain, PolledSqlSource):
-    """What is read, and how its changes are found."""
+    """A table or a query that is polled, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
     """The column whose value grows with each change. A table without it is read by

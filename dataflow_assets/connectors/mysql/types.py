@@ -16,6 +16,9 @@ from dataflow_assets.sdk.types.table import TypeRule, typed_field
 MYSQL_TYPE = b"dataflow.mysql.type"
 """Field metadata: the column's own type, for a sink of the same system."""
 _TEXT = pa.string()
+GEOMETRIES = frozenset(
+    f"{kind}{end}" for kind in ("", "multi") for end in ("point", "linestring", "polygon")
+) | {"geometry", "geomcollection", "geometrycollection"}
 _NO_DATE = "0000-00-00 is read as null: it is no date"
 RULES = (
     TypeRule(("tinyint",), pa.int8(), note="boolean too, which is a number here"),
@@ -42,16 +45,7 @@ RULES = (
     TypeRule(("binary",), pa.binary(), note="filled up with zero bytes"),
     TypeRule(("varbinary",), pa.binary()),
     TypeRule(("tinyblob", "blob", "mediumblob", "longblob"), pa.binary()),
-    TypeRule(
-        (
-            *("geometry", "point", "linestring", "polygon", "geomcollection"),
-            *("multipoint", "multilinestring", "multipolygon", "geometrycollection"),
-        ),
-        _TEXT,
-        Kind.TEXT,
-        "ST_AsText({})",
-        "well-known text",
-    ),
+    TypeRule(tuple(sorted(GEOMETRIES)), _TEXT, Kind.TEXT, "ST_AsText({})", "well-known text"),
 )
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _BITS = "CAST({} AS UNSIGNED)"
@@ -87,7 +81,7 @@ class MysqlType:
 
     @property
     def digits(self) -> int | None:
-        """Of a second; None for what holds no point in time."""
+        """Returns how many digits of a second it keeps; None where it holds no point in time."""
         if self.name == "date":
             return 0
         return (*self.numbers, 0)[0] if self.name in {"datetime", "timestamp"} else None

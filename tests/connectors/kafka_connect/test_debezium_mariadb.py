@@ -28,7 +28,9 @@ class Followed:
         self._run("CREATE TABLE `rows` (id BIGINT PRIMARY KEY, name VARCHAR(20))")
         values = ", ".join(f"({number}, 'first')" for number in range(SNAPSHOT))
         self._run(f"INSERT INTO `rows` VALUES {values}")
-        self.expected = [("r", number, "first") for number in range(SNAPSHOT)]
+        self.expected: list[tuple[str, int, Any]] = [
+            ("r", number, "first") for number in range(SNAPSHOT)
+        ]
 
     def _run(self, statement: str) -> None:
         self._server.execute(statement, database=self._database)
@@ -61,6 +63,7 @@ class Followed:
             "database.include.list": self._database,
             "table.include.list": f"{self._database}.rows",
             "topic.prefix": "shop",
+            "include.schema.changes": False,
             "tombstones.on.delete": False,
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(folder / "history"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import ClassVar, TypeAlias
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.mysql.client import quote
@@ -89,9 +90,9 @@ class MysqlDialect(SqlDialect[MysqlColumn]):
     @override
     def width(self, columns: Sequence[MysqlColumn]) -> str:
         return " + ".join(
-            str(_WIDTH)
-            if each.collation is None and each.kind.name not in BYTES
-            else f"COALESCE(LENGTH({each.sql}), 0)"
+            f"COALESCE(LENGTH({each.sql}), 0)"
+            if each.kind.rule.arrow in {pa.string(), pa.binary()}
+            else str(_WIDTH)
             for each in columns
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from typing_extensions import override
@@ -17,7 +17,7 @@ from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_UNORDERED = frozenset({"enum", "set", "json", "bit", "inet4", "inet6", "time"})
+_UNORDERED = types.GEOMETRIES | {"enum", "set", "json", "bit", "inet4", "inet6", "time"}
 _TABLE = """
 SELECT table_schema, table_name FROM information_schema.tables
 WHERE table_schema = %(database)s AND table_name = %(table)s
@@ -100,9 +100,7 @@ def describe(client: MysqlClient, source: MysqlSourceOptions) -> SqlRelation[Mys
     """Describes the source as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query().replace("%", "%%"), None
-        columns = [
-            MysqlColumn(name, kind, collation="utf8mb4_bin") for name, kind in client.describe(base)
-        ]
+        columns = [MysqlColumn(name, kind) for name, kind in client.describe(base)]
     else:
         own = identity(client, source)
         if own is None:
@@ -112,14 +110,22 @@ def describe(client: MysqlClient, source: MysqlSourceOptions) -> SqlRelation[Mys
     if source.verbatim:
         return SqlRelation(base, tuple(columns), identity=own)
     order, change = source.order_column(named), source.change_column(named)
-    changes = (change,) if change else ()
-    for column in (order, *changes):
-        if column.kind.name in _UNORDERED or "(" in column.kind.rule.cast:
-            raise PermanentError(
-                f"column {column.name} has the type {column.type}, by which rows cannot be put in "
-                "order: name another one as orderByColumn or changeTrackingColumn"
-            )
-    return SqlRelation(base, tuple(columns), order, changes, own)
+    changes = (_ordering(client, base, change),) if change else ()
+    return SqlRelation(base, tuple(columns), _ordering(client, base, order), changes, own)
+
+
+def _ordering(client: MysqlClient, base: str, column: MysqlColumn) -> MysqlColumn:
+    """The column with the collation that it has in a query. Raises PermanentError."""
+    if column.kind.name in _UNORDERED:
+        raise PermanentError(
+            f"column {column.name} has the type {column.type}, by which rows cannot be put in "
+            "order: name another one as orderByColumn or changeTrackingColumn"
+        )
+    if column.collation or column.kind.name not in TEXTS:
+        return column
+    # S608: names are quoted
+    asked = f"SELECT COLLATION(MAX({column.sql})) FROM {base} WHERE FALSE"  # noqa: S608
+    return replace(column, collation=client.rows(asked)[0][0])
 
 
 def _columns(client: MysqlClient, source: MysqlSourceOptions) -> list[MysqlColumn]:

@@ -30,13 +30,11 @@ class MysqlSource(MysqlSourceOptions, ListsTypes):
 
     type: ClassVar = "mysql"
     guarantee: ClassVar[str] = (
-        "Each row once for each of its change values: bounds are fixed before anything is read, by "
-        "the server's clock, and a part is stored whole or not at all. Rows with equal change "
-        "values are neither skipped nor repeated: those of the second that runs, where the column "
-        "has whole seconds, are read when it has passed. A row that is committed late, with a "
-        "change value that was passed already, is missed: `overlapSeconds` reads such rows where "
-        "the sink upserts. Deletes are not seen. The server gives tables no id of their own: run "
-        "`dataflow reset` after a table was dropped and made anew under its name."
+        "Each row once for each of its change values, also of equal ones: rows of the current "
+        "second, where the change column has whole seconds, are read when it has passed. A row "
+        "that is committed late, with a change value that was passed already, is missed: "
+        "`overlapSeconds` reads such rows where the sink upserts. Deletes are not seen, nor that a "
+        "table was re-created under its name: run `dataflow reset` then."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"id"})
     metadata_keys: ClassVar[Mapping[str, str]] = {
