@@ -91,7 +91,7 @@ class MysqlSourceOptions(MysqlConnection, ReadsAgain, PolledSqlSource):
 
 
 class MysqlSinkOptions(SoftDeleteOptions, MysqlConnection):
-    """Where rows go, and what they replace."""
+    """The table that rows go to, and the rows that they replace."""
 
     own_columns: ClassVar = frozenset(
         {DATA, METADATA, "id", "created_at", "updated_at", "deleted_at"}

@@ -31,7 +31,7 @@ def lend(options: MysqlConnection) -> Iterator[MysqlClient]:
 
 
 def take(options: MysqlConnection) -> MysqlClient:
-    """The same, which `give` takes back; who has it closes it after an error."""
+    """Takes a connection out, until `give`; after an error close it. Raises MysqlFailure."""
     with _lock:
         idle = _waiting[_key(options)]
         _close_old(idle)

@@ -71,10 +71,10 @@ class MysqlRejected(RejectedRows):
 
     @override
     def prepare(self) -> None:
-        known = self._known()
+        known = self._column_names()
         if not known and self.makes:
             make_table(self.client, self._statement)
-            known = self._known()
+            known = self._column_names()
         if missing := sorted(self.columns.keys() - known):
             found = f"has no {', '.join(missing)}" if known else "does not exist"
             raise PermanentError(
@@ -106,7 +106,7 @@ class MysqlRejected(RejectedRows):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
-        if not self._known():
+        if not self._column_names():
             return
         names = [name for name in self.columns if name not in _OWN]
         order = "rejected_at, `offset`, n, id" if "offset" in self.columns else "rejected_at, id"
@@ -130,7 +130,7 @@ class MysqlRejected(RejectedRows):
         for id_, reading in names:
             self.client.run(statement, {"id": id_, "reading": reading})
 
-    def _known(self) -> set[str]:
+    def _column_names(self) -> set[str]:
         schema, name = self.place
         found = self.client.rows(_COLUMNS, {"schema": schema, "name": name})
         return {column for (column,) in found}

@@ -82,7 +82,7 @@ class MysqlCheckpoint:
         return state
 
     def others(self, identity: str | None) -> dict[str, str]:
-        """By the other flows that write into the table of this id: what removes a checkpoint."""
+        """Finds the other flows that write into the table of this id, and what removes each."""
         query = (
             f"SELECT DISTINCT flow FROM {self.table} WHERE target = %(target)s "  # noqa: S608 - quoted
             "AND flow <> %(flow)s ORDER BY flow"

@@ -17,7 +17,7 @@ ENOUGH = 4 * 1024 * 1024  # bytes of one statement
 
 @dataclass(frozen=True)
 class MysqlAbsent:
-    """By row and column, which values the server fills in; and what is written for them."""
+    """The values that the server fills in, by row and column, and what is written for them."""
 
     where: Bools
     words: Sequence[str]

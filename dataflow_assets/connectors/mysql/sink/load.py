@@ -1,4 +1,4 @@
-"""How rows reach the table inside the transaction of their slice: appended, or matched by a key."""
+"""Rows on their way into the table, in the transaction of their slice: appended, or by a key."""
 
 from __future__ import annotations
 
@@ -118,19 +118,19 @@ class MysqlLoader:
             codes, absent = matrix(rows, len(self._schema))
             missing = absent[:, self._schema.names.index(name)][codes]
             wrong = pc.or_(rows.column(name).is_null(), pa.array(missing))
-            rows = self._set_aside(rows, wrong, f"key column {name} is null or absent")
+            rows = self._reject_where(rows, wrong, f"key column {name} is null or absent")
         for field in self._schema:  # further digits would be cut off without a word
             digits = int(Note.DIGITS.of(field) or 6)
             if digits < 6 and rows.num_rows:
                 wrong = has_more_digits(rows.column(field.name), digits).fill_null(False)
                 reason = f"more digits of a second than column {field.name} keeps ({digits})"
-                rows = self._set_aside(rows, wrong, reason)
+                rows = self._reject_where(rows, wrong, reason)
         if self._key and self._sink.traits.takes_deletes:
             return rows
         reason = _NO_DELETES if self._key else _APPENDED
-        return self._set_aside(rows, pa.array(deletes(rows)), reason)
+        return self._reject_where(rows, pa.array(deletes(rows)), reason)
 
-    def _set_aside(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
+    def _reject_where(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
         if not pc.any(wrong).as_py():
             return rows
         for index in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():

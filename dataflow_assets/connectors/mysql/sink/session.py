@@ -37,7 +37,7 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
 
     def __init__(self, sink: MysqlSinkOptions, target: Target, run: Run) -> None:
         self._options, self._branch = sink, target
-        with self._connected("opening") as link:
+        with self._connect("opening") as link:
             self._checkpoint(link).prepare()
             MysqlRejected.beside(link, sink).prepare()
             self._table = find(link, sink)
@@ -53,7 +53,7 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
     @override
     def difference(self) -> str | None:
         return (
-            "is another table now, or ALTER TABLE, OPTIMIZE TABLE or TRUNCATE has made it anew "
+            "is another table now, or was rebuilt by ALTER TABLE, OPTIMIZE TABLE or TRUNCATE "
             "(InnoDB gives it another id than at the last commit)"
         )
 
@@ -69,7 +69,7 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
     @override
     def create(self, sample: pa.Schema) -> None:
         self.check_target()
-        with self._connected("creating") as link:
+        with self._connect("creating") as link:
             create_table.create(link, self._options, sample)
         self._look_again()
 
@@ -82,7 +82,7 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
     def add_columns(self, columns: pa.Schema) -> None:
         self._look_again()
         if statement := self.statement(columns):
-            with self._connected(f"running {statement} on") as link:
+            with self._connect(f"running {statement} on") as link:
                 link.run(statement)
             self._look_again()
             self.adopt()  # a table that is rebuilt for it has another id
@@ -91,22 +91,22 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
     def holds_rows(self) -> bool:
         if self._table is None:
             return False
-        with self._connected("looking for rows in") as link:
+        with self._connect("looking for rows in") as link:
             return bool(link.rows(f"SELECT 1 FROM {self._place} LIMIT 1"))  # noqa: S608 - quoted
 
     @override
     def read(self) -> BranchState | None:
-        with self._connected("reading the checkpoint of") as link:
+        with self._connect("reading the checkpoint of") as link:
             return self._checkpoint(link).load()
 
     @override
     def record(self, step: StateChange) -> BranchState:
-        with self._connected("moving the checkpoint of") as link, link.transaction():
+        with self._connect("moving the checkpoint of") as link, link.transaction():
             return self._checkpoint(link).move(step)
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
-        with self._connected("taking over") as link, link.transaction():
+        with self._connect("taking over") as link, link.transaction():
             checkpoint = self._checkpoint(link)
             state = checkpoint.move(step)
             if empty and self._table is not None:
@@ -122,9 +122,9 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
 
     @override
     def begin(self, span: Span) -> Span:
-        begun = super().begin(span)
+        recorded = super().begin(span)
         failpoints.reach("mysql.begin")
-        return begun
+        return recorded
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
@@ -132,7 +132,7 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
         return super().finish(span, receipts, source)
 
     def _look_again(self) -> None:
-        with self._connected("looking at") as link:
+        with self._connect("looking at") as link:
             self._table = find(link, self._options)
             self._schema = self._describe(self._table)
 
@@ -147,7 +147,7 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
         return quote(*self._options.place())
 
     @contextmanager
-    def _connected(self, what: str) -> Iterator[MysqlClient]:
+    def _connect(self, what: str) -> Iterator[MysqlClient]:
         with (
             translate_errors(f"{what} {self._options.address()}"),
             lend(self._options) as link,

@@ -111,7 +111,7 @@ class MysqlSliceStore(SliceStore):
         return stored
 
     def _check_table(self) -> None:
-        """Whether rows have gone into the table of the ticket, which their locks keep in place."""
+        """Asks for the table once more: from now on the locks of its rows keep it in place."""
         known = self._ticket.schema.metadata[IDENTITY].decode()
         self._sink.check_table(identify(self._client, self._sink), known)
 

@@ -69,7 +69,7 @@ class MysqlTable:
         return pa.schema(self.columns, notes)
 
     def key(self, sink: MysqlSinkOptions) -> tuple[str, ...]:
-        """What rows are matched by, proved to be unique; empty for append.
+        """Returns the columns that rows are matched by, proved to be unique; empty for append.
 
         Raises PermanentError where nothing proves it, or a column is missing.
         """
@@ -149,7 +149,7 @@ def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
     filled: str | None,
     generated: int,
 ) -> pa.Field | None:
-    """None for a column that the server alone fills, or that no value has a form for."""
+    """Skips a column that the server alone fills, or that no value has a form for."""
     if generated:
         return None
     field = types.sink_field(name, "json" if name in texts else declared)
@@ -198,7 +198,7 @@ def key_of(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def words_for_absent(schema: pa.Schema) -> list[str]:
-    """What stands for a value that the server fills in: DEFAULT would be 0 of AUTO_INCREMENT."""
+    """Returns what is written where the server fills in: DEFAULT of AUTO_INCREMENT would be 0."""
     return [each.metadata.get(_FILLED, b"DEFAULT").decode() for each in schema]
 
 
