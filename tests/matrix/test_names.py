@@ -95,8 +95,11 @@ def test_columns_of_unusual_names_pass_from_any_source_to_any_sink(
     engine: SparkSession,
     tmp_path: Path,
 ) -> None:
-    folded = "trino" in (source_type, sink_type)  # it has small letters alone
+    ends = {source_type, sink_type}
+    folded = ends & {"trino", "mysql"}  # which have small letters alone, or none of two cases
     names = [name for name in UNUSUAL if name == name.lower() or not folded]
+    if "mysql" in ends:
+        names = [name for name in names if name not in {"😀", " a b "}]  # which it refuses
     check(names, (source_type, sink_type), request, engine, tmp_path)
 
 

@@ -134,13 +134,21 @@ def sink_field(name: str, spelling: str) -> pa.Field | None:
     """Returns the Arrow field of a sink's column; None where no value has a form for it."""
     kind = MysqlType.of(spelling)
     if kind.name == "tinyint" and kind.numbers == (1,):
-        return typed_field(checked_name(name), pa.bool_())  # as BOOLEAN is spelled
-    if kind.name in _GEOMETRIES or kind.name not in _BY_NAME.keys() | {"bit", "decimal"}:
+        notes = {MYSQL_TYPE: spelling.encode()}
+        return typed_field(checked_name(name), pa.bool_(), notes=notes)  # as BOOLEAN is spelled
+    if kind.name not in _BY_NAME.keys() | {"bit", "decimal"}:
         return None
     found = field(name, spelling)
     digits = () if kind.digits is None or kind.name == "date" else ((Note.DIGITS, kind.digits),)
     notes = {**found.metadata, **{note: str(value).encode() for note, value in digits}}
     return found.with_metadata(notes)
+
+
+def insertion(column: pa.Field) -> str:
+    """Returns the SQL that makes a column's value of a literal, `{}`."""
+    spelling = column.metadata[MYSQL_TYPE].decode()
+    is_geometry = MysqlType.of(spelling).name in RULES[-1].names
+    return "ST_GeomFromText({})" if is_geometry else "{}"
 
 
 def declaration(column: pa.Field) -> str:
@@ -162,7 +170,6 @@ JSON, TEXT, BLOB = "JSON", "LONGTEXT", "LONGBLOB"
 UNBOUNDED = {TEXT: "VARCHAR", BLOB: "VARBINARY"}
 """Types that are no key, and which type is one."""
 _MOST_DIGITS, _MOST_SCALE = 65, 30
-_GEOMETRIES = RULES[-1].names
 _DECLARED = {
     **{rule.arrow: rule.names[-1].upper() for rule in RULES if rule.kind is None},
     pa.string(): TEXT,

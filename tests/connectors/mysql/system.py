@@ -48,7 +48,12 @@ class Mysql(System):
 
     def rows(self, config: Config) -> list[Row]:
         kinds = self.declared(config)
-        found = self.server.execute(f"SELECT * FROM {config['table']}", database=self.database)
+        listed = ", ".join(
+            f"ST_AsText({_quote(name)})" if kind == "point" else _quote(name)
+            for name, kind in kinds.items()
+        )
+        query = f"SELECT {listed} FROM {config['table']}"
+        found = self.server.execute(query, database=self.database)
         rows = [dict(zip(kinds, map(_value, kinds.values(), row), strict=True)) for row in found]
         return [without_columns(row, ("created_at", "updated_at")) for row in rows]
 

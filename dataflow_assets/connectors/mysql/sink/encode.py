@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.mysql.client import quote
+from dataflow_assets.connectors.mysql.types import insertion
 from dataflow_assets.sdk.key_folding import Bools
 
 _NULL = "NULL"
@@ -24,22 +25,26 @@ class MysqlAbsent:
 
 
 def inserts(
-    place: str, rows: pa.RecordBatch, names: Sequence[str], absent: MysqlAbsent | None, most: int
+    place: str,
+    rows: pa.RecordBatch,
+    fields: Sequence[pa.Field],
+    absent: MysqlAbsent | None,
+    most: int,
 ) -> Iterator[bytes]:
     """The statements that insert rows.
 
     Args:
         place: the quoted name of the table.
         rows: have these columns, among others.
-        names: of the columns.
+        fields: the columns, as the table has them.
         absent: what rows do not carry; None for nothing.
         most: bytes of a statement; that of a single row may have more.
     """
     if not rows.num_rows:
         return
-    listed = ", ".join(map(quote, names))
+    listed = ", ".join(quote(field.name) for field in fields)
     head = f"INSERT INTO {place} ({listed}) VALUES ".replace("%%", "%").encode()  # noqa: S608 - quoted
-    texts = _tuples([rows.column(name) for name in names], absent)
+    texts = _tuples([_values(rows.column(field.name), field) for field in fields], absent)
     waiting, size = list[bytes](), len(head)
     for text in texts.cast(pa.large_binary()).to_pylist():
         if waiting and size + len(text) + 1 > min(most, ENOUGH):
@@ -50,15 +55,24 @@ def inserts(
     yield head + b",".join(waiting)
 
 
-def _tuples(columns: Sequence[pa.Array], absent: MysqlAbsent | None) -> pa.Array:
+def _tuples(values: Sequence[pa.Array], absent: MysqlAbsent | None) -> pa.Array:
     """`(1,'a',NULL)` for each row."""
-    values = [_literals(column) for column in columns]
     if absent is not None and absent.where.any():
         each = zip(absent.where.T, absent.words, values, strict=True)
         values = [pc.if_else(pa.array(where), word, value) for where, word, value in each]
     joined = pc.binary_join_element_wise(*values, pa.scalar(",", pa.large_string()))
-    ends = [pa.scalar(text, pa.large_string()) for text in ("(", ")", "")]
-    return pc.binary_join_element_wise(ends[0], joined, *ends[1:])
+    return _between("(", joined, ")")
+
+
+def _between(start: str, texts: pa.Array, end: str) -> pa.Array:
+    start, end, nothing = (pa.scalar(text, pa.large_string()) for text in (start, end, ""))
+    return pc.binary_join_element_wise(start, texts, end, nothing)
+
+
+def _values(column: pa.Array, field: pa.Field) -> pa.Array:
+    start, _, end = insertion(field).partition("{}")
+    literals = _literals(column)
+    return _between(start, literals, end) if start else literals
 
 
 def _literals(column: pa.Array) -> pa.Array:
@@ -75,6 +89,4 @@ def _literals(column: pa.Array) -> pa.Array:
         return text.fill_null(_NULL)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), "'", "''")
-    mark = pa.scalar("'", pa.large_string())
-    nothing = pa.scalar("", pa.large_string())
-    return pc.binary_join_element_wise(mark, text, mark, nothing).fill_null(_NULL)
+    return _between("'", text, "'").fill_null(_NULL)

@@ -108,8 +108,8 @@ class MysqlLoader:
             return
         codes, absent = matrix(rows, len(self._schema))
         filled = MysqlAbsent(absent[codes], words_for_absent(self._schema))
-        names, most = self._schema.names, self._link.longest_statement
-        for statement in inserts(self._place, rows, names, filled, most):
+        fields, most = list(self._schema), self._link.longest_statement
+        for statement in inserts(self._place, rows, fields, filled, most):
             self._link.load(statement)
 
     def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -22,7 +22,8 @@ class MysqlStage:
     """Made outside of a transaction: servers with GTIDs allow it nowhere else."""
 
     def __init__(self, link: MysqlClient, place: str, schema: pa.Schema) -> None:
-        self._link, self._place, self._key = link, place, key_of(schema)
+        self._link, self._place, self._schema = link, place, schema
+        self._key = key_of(schema)
         self._same = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in self._key)
         # In the order of the stage: a target without statistics would be read whole.
         self._joined = f"{_STAGE} AS s STRAIGHT_JOIN {place} AS t ON {self._same}"
@@ -34,7 +35,8 @@ class MysqlStage:
         """Stores the rows of a step. Raises Failure where one of them is refused."""
         names = step.rows.schema.names
         self._link.run(f"DELETE FROM {_STAGE}")  # noqa: S608 - ours
-        for statement in inserts(_STAGE, step.rows, names, None, self._link.longest_statement):
+        fields = [self._schema.field(name) for name in names]
+        for statement in inserts(_STAGE, step.rows, fields, None, self._link.longest_statement):
             self._link.load(statement)
         if step.verb == "delete":
             self._link.run(f"DELETE t FROM {self._joined}")

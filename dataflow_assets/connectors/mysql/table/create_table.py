@@ -60,7 +60,8 @@ def _lines(
     for name, kind in columns.items():
         longest = min(255, _BYTES // 4 // max(len(found), 1))
         bounded = f"{types.UNBOUNDED[kind]}({longest})" if name in found else kind
-        yield f"{quote(name)} {bounded}"
+        implicit = bounded.lower().startswith("timestamp") and "null" not in bounded.lower()
+        yield f"{quote(name)} {bounded}" + " NULL" * implicit  # older servers add NOT NULL
 
 
 def _primary(sink: MysqlSinkOptions, columns: Mapping[str, str]) -> tuple[str, ...]:
