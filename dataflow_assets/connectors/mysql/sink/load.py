@@ -25,7 +25,7 @@ from dataflow_assets.contracts import (
     Sent,
     Slice,
 )
-from dataflow_assets.formats.second_digits import has_more_digits
+from dataflow_assets.formats.iso_forms import has_more_digits
 from dataflow_assets.sdk.key_folding import deletes, matrix
 from dataflow_assets.sdk.refused_rows import SuspectRows, attempt_rows
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
