@@ -110,9 +110,9 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
             checkpoint = self._checkpoint(link)
             state = checkpoint.move(step)
             if empty and self._table is not None:
-                others = checkpoint.others(self.identity)
-                refuse_shared(self._branch, self._options.address(), others)
+                self._check_alone(checkpoint)
                 link.run(f"DELETE FROM {self._place}")  # noqa: S608 - quoted
+                self._check_alone(checkpoint)  # whose rows were there has its checkpoint by now
         return state
 
     @override
@@ -130,6 +130,10 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("mysql.finish")
         return super().finish(span, receipts, source)
+
+    def _check_alone(self, checkpoint: MysqlCheckpoint) -> None:
+        others = checkpoint.others(self.identity)
+        refuse_shared(self._branch, self._options.address(), others)
 
     def _look_again(self) -> None:
         with self._connect("looking at") as link:
