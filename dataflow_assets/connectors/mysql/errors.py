@@ -66,6 +66,7 @@ _ADVICE = {
     1698: _CREDENTIALS,
     1836: "the server takes no writes now: is it a replica? the flow goes on when it does",
     1969: "raise max_statement_time for the user of the flow, or lower maxRecordsPerBatch",
+    2026: "the server offers no encryption: switch it on there, or leave `tls` out",
     2059: "use a plugin that PyMySQL knows for this user, as caching_sha2_password",
     3024: "raise max_execution_time for the user of the flow, or lower maxRecordsPerBatch",
     3159: "the server takes encrypted connections only: set `tls`",

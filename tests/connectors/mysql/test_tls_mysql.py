@@ -69,5 +69,8 @@ def test_a_server_without_tls_is_refused_where_the_block_asks_for_it(
 ) -> None:
     plain = Encrypted.__new__(Encrypted)
     plain.server, plain.cas = mariadb, encrypted.cas
-    with pytest.raises(MysqlFailure, match=r"no connection to .*SSL"):
+    with pytest.raises(MysqlFailure) as caught:
         plain.connect({"caFile": encrypted.cas[""]})
+    found = caught.value.error("opening")
+    assert type(found) is PermanentError
+    assert "leave `tls` out" in str(found)
