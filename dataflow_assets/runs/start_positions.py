@@ -257,7 +257,7 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     before = session.checkpoint.positions
-    session.restart(_rewound(source, source.seek("earliest"), before), source.identity)
+    session.restart(_rewound(source, source.start("earliest"), before), source.identity)
 
 
 def _sources(flow: Flow) -> str:
@@ -292,12 +292,12 @@ def _rewound(
 
 def _choose(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "offsets":
-        return _offsets(flow, source.seek("earliest"), start)
+        return _offsets(flow, source.start("earliest"), start)
     if start.at == "timestamp":
         if start.timestamp is None:
             raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
-        return source.seek(start.timestamp)
-    return source.seek(start.at)
+        return source.start(start.timestamp)
+    return source.start(start.at)
 
 
 def _offsets(flow: Flow, earliest: Positions, start: Start) -> Positions:

@@ -61,13 +61,13 @@ class IcebergStage:
         self._done: list[str] = []
         self._paths: list[str] = []
 
-    def write(self, rows: pa.RecordBatch) -> tuple[int, list[Rejection]]:
-        """Takes rows with their system columns; how many, and those that do not fit."""
+    def write(self, rows: pa.RecordBatch) -> list[Rejection]:
+        """Takes rows with their system columns; returns those that do not fit."""
         order = pa.array(np.arange(self._rows, self._rows + rows.num_rows))
         self._rows += rows.num_rows
         rows = rows.append_column(AT, order)
         deleted = pa.array(deletes(rows))
-        taken, refused = 0, []
+        refused: list[Rejection] = []
         for part, schema in (
             (rows.filter(pc.invert(deleted)), self._upserts),
             (rows.filter(deleted), self._deletes),
@@ -75,9 +75,8 @@ class IcebergStage:
             if part.num_rows:
                 batch, bad = encode(part, schema)
                 self._hold(batch)
-                taken += batch.num_rows
                 refused += bad
-        return taken, refused
+        return refused
 
     def _hold(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
