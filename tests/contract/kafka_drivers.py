@@ -110,7 +110,7 @@ class Kafka(_Topic, OffsetSourceDriver):
     final = busy
 
 
-class KafkaSinkTarget(_Topic, SinkDriver):
+class KafkaTarget(_Topic, SinkDriver):
     partitions_made = 3
     in_task = "kafka.before-commit"
     emptying = "kafka.empty"

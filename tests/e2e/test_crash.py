@@ -14,7 +14,7 @@ import pytest
 
 from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.iceberg_drivers import Iceberg, IcebergUpsert
-from tests.contract.kafka_drivers import KafkaSinkTarget
+from tests.contract.kafka_drivers import KafkaTarget
 from tests.contract.postgresql_drivers import Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
@@ -33,7 +33,7 @@ STEPS = [
         ("to_iceberg", Iceberg),
         ("to_iceberg_upsert", IcebergUpsert),
         ("to_postgresql", Postgresql),
-        ("to_kafka", KafkaSinkTarget),
+        ("to_kafka", KafkaTarget),
     )
     for step in driver.failpoints
     if fixture in LOOP or not step.startswith("drain.")

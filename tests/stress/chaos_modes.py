@@ -14,13 +14,13 @@ from tests.stress.chaos_targets import (
     ClickhouseTarget,
     FilesTarget,
     FromFiles,
-    IcebergSinkTarget,
-    KafkaSinkTarget,
+    IcebergTarget,
+    KafkaTarget,
     NessieTarget,
     Postgresql,
     SecuredTarget,
     Target,
-    TrinoSinkTarget,
+    TrinoTarget,
 )
 from tests.systems import Fixtures
 
@@ -31,8 +31,8 @@ TARGETS: dict[str, type[Target]] = {
     "connect-mirror": FromMirror,
     "files": FilesTarget,
     "files-source": FromFiles,
-    "iceberg": IcebergSinkTarget,
-    "kafka": KafkaSinkTarget,
+    "iceberg": IcebergTarget,
+    "kafka": KafkaTarget,
     "kafka-secured": SecuredTarget,
     "kinesis": FromKinesis,
     "nessie": NessieTarget,
@@ -40,7 +40,7 @@ TARGETS: dict[str, type[Target]] = {
     "poison-postgresql": PoisonedPostgresql,
     "postgresql": Postgresql,
     "seats": Seats,
-    "trino": TrinoSinkTarget,
+    "trino": TrinoTarget,
 }
 FOLLOWED = "postgresql-cdc pgbench"
 """The mode in which a database is followed."""

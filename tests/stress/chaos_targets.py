@@ -157,7 +157,7 @@ class ClickhouseTarget(Target):
         return [arrivals.clickhouse(self.system.client, self.written["table"])]
 
 
-class IcebergSinkTarget(Target):
+class IcebergTarget(Target):
     type, server, keeps_absent = "iceberg", "seaweedfs", True
     columns: ClassVar[Mapping[str, str]] = {
         "id": "long",
@@ -178,11 +178,11 @@ class IcebergSinkTarget(Target):
         return [arrivals.iceberg(self.system.catalog.load_table(place))]
 
 
-class NessieTarget(IcebergSinkTarget):
+class NessieTarget(IcebergTarget):
     type, server = "nessie", "nessie"
 
 
-class TrinoSinkTarget(IcebergSinkTarget):
+class TrinoTarget(IcebergTarget):
     """An Iceberg table that Trino writes: a commit's rows have no order, commits have theirs."""
 
     type, server = "trino", "trino"
@@ -209,7 +209,7 @@ class TrinoSinkTarget(IcebergSinkTarget):
         return [arrivals.iceberg(table, sorts="n")]
 
 
-class KafkaSinkTarget(Target):
+class KafkaTarget(Target):
     type, server = "kafka", "kafka"
 
     def appending(self) -> Config:
@@ -229,7 +229,7 @@ class KafkaSinkTarget(Target):
         return found + Verdict(doubled=len(numbers) - len({*numbers})) + self.model.ordered(log)
 
 
-class SecuredTarget(KafkaSinkTarget):
+class SecuredTarget(KafkaTarget):
     """Avro by a registry, over SASL and TLS; back to the same brokers with a client certificate."""
 
     broker = server = "secure_kafka"
