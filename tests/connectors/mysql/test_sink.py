@@ -254,7 +254,7 @@ def test_a_table_that_does_not_fit_is_refused_with_what_to_do(
 ) -> None:
     place.run(made)
     with pytest.raises(PermanentError, match=message):
-        Driving(place.sink(**options)).session.check_target()  # type: ignore[attr-defined]
+        Driving(place.sink(**options)).session.table.check_target()  # type: ignore[attr-defined]
 
 
 def test_columns_are_added_and_the_flow_goes_on(place: Place) -> None:
