@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from typing_extensions import override
@@ -102,7 +101,7 @@ class PostgresqlCheckpoints(CheckpointStore):
         moved = {r.partition: PostgresqlPartition.parse(r.staged[0]) for r in receipts if r.staged}
         known = self._stored
         if known is not None and moved and not known.intent:
-            self._stored = replace(known, partitions={**known.partitions, **moved})
+            self._stored = known.follow(moved)
         else:
             with self._links.lend("reading the checkpoint of") as link:
                 self._stored = self._read(link)

@@ -84,6 +84,18 @@ class PostgresqlStored:
         )
         return BranchState(checkpoint, self.intent)
 
+    def follow(self, moved: Mapping[str, PostgresqlPartition]) -> PostgresqlStored:
+        """Returns what is stored once tasks have moved these; a gap may be stepped over by now."""
+        rows = dict(self.partitions)
+        for name, one in moved.items():
+            known = rows[name].position if name in rows else None
+            if (
+                not (isinstance(known, int) and isinstance(one.position, int))
+                or known <= one.position
+            ):
+                rows[name] = one
+        return replace(self, partitions=rows)
+
     def move(self, state: BranchState) -> PostgresqlStored:
         """Returns what to store of a state: partitions that stay keep what they have counted."""
         at = state.checkpoint.committed_at
