@@ -52,6 +52,8 @@ SINKS: dict[str, type[SinkDriver]] = {
         iceberg_drivers.IcebergPartitioned,
         iceberg_drivers.IcebergUpsert,
         kafka_drivers.KafkaTarget,
+        mysql_drivers.Mysql,
+        mysql_drivers.MysqlUpsert,
         nessie_drivers.Nessie,
         nessie_drivers.NessieUpsert,
         postgresql_drivers.Postgresql,

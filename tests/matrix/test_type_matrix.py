@@ -229,7 +229,7 @@ MYSQL = (
     _same("time", "'-838:59:59'", "-838:59:59"),
     Cell("char, varchar", "varchar(9) character set latin1", "'ü'", "ü"),
     Cell("tinytext, text, mediumtext, longtext", "text", "'ü\n'", "ü\n"),
-    Cell("enum, set", "enum('a', 'b')", "'b'", "b"),
+    Cell("enum, set", "enum('a','b')", "'b'", "b"),
     _same("json", '\'{"a": [1, "x"]}\'', {"a": [1, "x"]}),
     _same("uuid", f"'{UUID}'", UUID),
     Cell("inet4, inet6", "inet6", "'::1'", "::1"),
@@ -428,5 +428,5 @@ def _documented(source: str, sink: str, row: TypeRow, cell: Cell) -> str:
     """The type that docs/types.md names, in the sink's own spelling."""
     cls = tables()[sink]
     if source == sink and cls.keeps_type(row.column):
-        return str(cell.declared)
+        return str(cell.declared).partition(" character set")[0]
     return SYSTEMS[sink].spelled(cls.stored_type(row.column))

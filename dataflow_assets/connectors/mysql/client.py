@@ -7,17 +7,23 @@ values that a column does not hold, whatever the server's settings are.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
 from typing import Any
 
-from dataflow_assets.connectors.mysql.errors import from_client, unreachable
+from dataflow_assets.connectors.mysql.errors import (
+    ALTERING,
+    TOO_LONG,
+    MysqlFailure,
+    from_client,
+    unreachable,
+)
 from dataflow_assets.connectors.mysql.options import MysqlConnection
 from dataflow_assets.secrets import tls
 
 Row = tuple[Any, ...]
 
-MODE = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 _SETTINGS = {
     "time_zone": "'+00:00'",
     "wait_timeout": "28800",
@@ -26,6 +32,7 @@ _SETTINGS = {
     "innodb_lock_wait_timeout": "30",
     "lock_wait_timeout": "30",
 }
+_SHORT = 500_000  # bytes that each server takes
 _CONNECT, _ANSWER = 10, 600  # seconds
 _UNSIGNED, _ENUM, _SET = 32, 256, 2048  # flags of a column
 _BINARY = 63  # the number of the charset of bytes
@@ -78,7 +85,52 @@ class MysqlClient:
     def run(self, sql: str, binds: Mapping[str, Any] | None = None) -> int:
         """Returns how many rows a statement has changed. Raises MysqlFailure."""
         with _failing(), self._connection.cursor() as cursor:
-            return int(cursor.execute(sql, binds or {}))
+            text = cursor.mogrify(sql, binds or {})
+            self._check_length(len(text) if text.isascii() else len(text.encode()))
+            return int(cursor.execute(text))
+
+    def load(self, statement: bytes) -> None:
+        """Runs a statement as it is, with the values of rows in it.
+
+        Raises MysqlFailure; also where the server has taken a value otherwise than it was given,
+        such as a number without its last digits, of which it only warns, and where it would close
+        the connection, as the statement is too long.
+        """
+        self._check_length(len(statement))
+        with _failing(), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            if cursor.warning_count:
+                cursor.execute("SHOW WARNINGS")
+                for _, code, message in cursor.fetchall():
+                    if code in ALTERING:
+                        raise MysqlFailure(message, code)
+
+    def _check_length(self, length: int) -> None:
+        if length > _SHORT and length >= self.longest_statement:
+            allowed = f"max_allowed_packet of the server is {self.longest_statement:,}"
+            raise MysqlFailure(f"the row has {length:,} bytes as SQL: {allowed}", TOO_LONG)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commits on success, rolls back on any error. Raises MysqlFailure."""
+        self.run("START TRANSACTION")
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            with suppress(MysqlFailure):
+                self.run("ROLLBACK")
+            raise
+
+    @cached_property
+    def longest_statement(self) -> int:
+        """Returns how many bytes the server takes at once."""
+        return int(self.rows("SELECT @@max_allowed_packet")[0][0])
+
+    @property
+    def collation(self) -> str:
+        """Returns the one by which texts are equal only where they are the same."""
+        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
 
     def stream(
         self, sql: str, binds: Mapping[str, Any], most: int

@@ -38,6 +38,11 @@ _ROW = frozenset(
 )
 _LIKELY = frozenset({1644, 1105, 1242})  # what triggers raise
 _OF_TABLE = frozenset({1044, 1045, 1049, 1054, 1142, 1143, 1146, 1227, 1370, 1698})
+MISSING = frozenset({1146, 1049, 1932})
+TOO_LONG = 1406
+ALTERING = frozenset({1264, 1265, 1292, 1366, TOO_LONG})
+"""Warnings and notes that a value was changed."""
+DENIED = frozenset({1044, 1142, 1227})
 _GRANT = "grant the user of the flow what is missing"
 _CREDENTIALS = "check `user` and `password`, and from which hosts the user may connect"
 _ALTERED = "was the table altered? the next run reads its columns again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.mysql import types
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.options import MysqlSourceOptions
+from dataflow_assets.connectors.mysql.table.table import json_columns
 from dataflow_assets.connectors.mysql.types import MysqlType
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
@@ -26,12 +26,6 @@ _COLUMNS = """
 SELECT column_name, column_type, is_nullable, collation_name FROM information_schema.columns
 WHERE table_schema = %(database)s AND table_name = %(table)s ORDER BY ordinal_position
 """
-# The text that is MariaDB's JSON.
-_CHECKS = """
-SELECT check_clause FROM information_schema.check_constraints
-WHERE constraint_schema = %(database)s AND table_name = %(table)s AND level = 'Column'
-"""
-_IS_JSON = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -137,8 +131,7 @@ def _ordering(client: MysqlClient, base: str, column: MysqlColumn) -> MysqlColum
 def _columns(client: MysqlClient, source: MysqlSourceOptions) -> list[MysqlColumn]:
     database, table = source.place()
     binds = {"database": database, "table": table}
-    checks = client.rows(_CHECKS, binds) if client.is_mariadb else ()
-    json = {found[1].replace("``", "`") for (text,) in checks if (found := _IS_JSON.match(text))}
+    json = json_columns(client, *source.place())
     return [
         MysqlColumn(name, "json" if name in json else kind, nullable == "NO", collation)
         for name, kind, nullable, collation in client.rows(_COLUMNS, binds)
