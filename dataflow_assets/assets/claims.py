@@ -58,14 +58,10 @@ class Claims:
             with self._heartbeat.beating(run_id):
                 yield
         finally:
-            self._release(run_id)
-
-    def _release(self, run_id: str) -> None:
-        """Other steps of the run may take hours, in this process or in others."""
-        try:
-            self._instance.add_run_tags(run_id, {self._tag: "done"})
-        except Exception as error:  # noqa: BLE001 - what was committed is committed
-            log.warning("the run's tags could not be written: %s", type(error).__name__)
+            try:
+                self._instance.add_run_tags(run_id, {self._tag: "done"})
+            except Exception as error:  # noqa: BLE001 - what was committed is committed
+                log.warning("the run's tags could not be written: %s", type(error).__name__)
 
     def is_held(self, run: dg.DagsterRun) -> bool:
         """Returns whether the run lives and has claimed it."""

@@ -94,10 +94,7 @@ class Ingest:
             while self._over:
                 yield from self._last_of(self._over.next())
             self._say_all()
-        self._check_any()
-
-    def _check_any(self) -> None:
-        """A lane that can drive nothing would end green, and be started again and again."""
+        # A lane that can drive nothing would end green, and be started again and again.
         if self._lane_flows.refused:
             raise PermanentError(self._lane_flows.refused)
         if self._flows or self._interrupts.asked:
@@ -213,21 +210,14 @@ class Ingest:
             self._log(logging.WARNING, flow, had)
             self._lane.take_back(flow)
             return
-        if self._hands_over(flow, error):
+        ends = bool(self._lane_flows.over or self._interrupts.reason())
+        tried = flow.id in self._failing or bool(self._lane_flows.successor)
+        if ends and tried and isinstance(error, TransientError):
             self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
             return
         self._departures.leave(flow, text, passing=may_pass(error))
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
-
-    def _hands_over(self, flow: Flow, error: BaseException) -> bool:
-        """Whether the lane ends while the flow tries again: the next run of the lane does, too.
-
-        A newer run also drives what this one has given up.
-        """
-        ends = bool(self._lane_flows.over or self._interrupts.reason())
-        tried = flow.id in self._failing or bool(self._lane_flows.successor)
-        return ends and tried and isinstance(error, TransientError)
 
     def _end(self, flow: Flow) -> None:
         if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):

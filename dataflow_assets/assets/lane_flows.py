@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -283,19 +283,16 @@ class LaneFlows:
                 return  # the page of the lane that drives
             states = {name: self._state(flow) for name, flow in self._named.items()}
             if self.successor:
-                self._hand_over(states)
+                # Says what is still driven before it leaves the lane's page to the newer run.
+                self._leaving.write(self._run_id, states)
+                page = self._book.read()
+                if page.run == self._run_id and page.flows:
+                    self._book.write(self._run_id, {})
             else:
                 self._book.write(self._run_id, states)
             self._written = time.monotonic()
         except Exception as error:  # noqa: BLE001 - as above
             log.warning("the lane's book could not be written: %s", type(error).__name__)
-
-    def _hand_over(self, states: Mapping[str, FlowState]) -> None:
-        """Says what is still driven before it leaves the lane's page to the newer run."""
-        self._leaving.write(self._run_id, states)
-        page = self._book.read()
-        if page.run == self._run_id and page.flows:
-            self._book.write(self._run_id, {})
 
 
 def _show(path: Path) -> str:

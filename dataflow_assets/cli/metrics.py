@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import out
-from dataflow_assets.languages.language import LagMetric, languages
+from dataflow_assets.languages.language import languages
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.statuses import Answer, statuses
 
@@ -103,11 +103,9 @@ def _of_languages(answers: Sequence[Answer]) -> Iterator[Metric]:
         language = languages()[answer.flow.language]
         for status in answer.found:
             for one in language.lag_metrics(answer.flow, status.lag):
-                family = found.setdefault(one.name, _family(one))
+                labels = [name.replace(".", "_") for name in one.tags]
+                family = found.setdefault(
+                    one.name, GaugeMetricFamily(one.name, one.help, None, labels)
+                )
                 family.add_metric([*one.tags.values()], one.value)
     yield from found.values()
-
-
-def _family(one: LagMetric) -> GaugeMetricFamily:
-    labels = [name.replace(".", "_") for name in one.tags]
-    return GaugeMetricFamily(one.name, one.help, None, labels)

@@ -133,7 +133,17 @@ class Terminal(Display):
         for name in ("rows", "rows/s", "rejected", "behind", "seconds"):
             table.add_column(name, justify="right")
         for branch in self._branches.values():
-            table.add_row(*_cells(branch))
+            report, totals = branch.report, branch.totals
+            numbers = (
+                totals.rows,
+                round(report.rows_per_second),
+                totals.rejected,
+                report.lag.records,
+            )
+            age = "?" if report.lag.seconds is None else f"{report.lag.seconds:.0f}"
+            table.add_row(
+                *[report.flow, str(report.address), *(f"{number:,}" for number in numbers), age]
+            )
         for flow, state in self._waiting.items():
             table.add_row(flow, f"[dim]{state}[/dim]")
         return table
@@ -210,13 +220,6 @@ def _next(branches: dict[tuple[str, str], BranchProgress], report: Report) -> Br
     known = branches.get(key)
     branches[key] = known.plus(report) if known else BranchProgress(report, report.delta)
     return branches[key]
-
-
-def _cells(branch: BranchProgress) -> list[str]:
-    report, totals = branch.report, branch.totals
-    numbers = (totals.rows, round(report.rows_per_second), totals.rejected, report.lag.records)
-    age = "?" if report.lag.seconds is None else f"{report.lag.seconds:.0f}"
-    return [report.flow, str(report.address), *(f"{number:,}" for number in numbers), age]
 
 
 def _as_json(report: Report) -> dict[str, Any]:

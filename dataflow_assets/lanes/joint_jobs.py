@@ -68,7 +68,9 @@ class JointJobs(Turns):
 
     @override
     def _round(self) -> None:
-        self._wake_those_with_something_else_to_do()
+        for member in self._members():
+            if _has_else_to_do(member) and not self._looks.asking(member.flow.id):
+                member.wake()
         if time.monotonic() >= self._next_look:
             self._look()
         with self._board:
@@ -80,12 +82,6 @@ class JointJobs(Turns):
         """A member with a backlog plans its next turn, which is not one of these."""
         coming = any(member.busy and member.joint for member in self._members())
         return self._stopped or not coming
-
-    def _wake_those_with_something_else_to_do(self) -> None:
-        """A session that is being asked right now belongs to the look."""
-        for member in self._members():
-            if _has_else_to_do(member) and not self._looks.asking(member.flow.id):
-                member.wake()
 
     def _look(self) -> None:
         """Wakes the members with something new, and those whose source cannot be asked."""

@@ -154,13 +154,10 @@ class Lane:
         if isinstance(event, Report):
             self._committed = time.monotonic()
         elif isinstance(event, Left | Ended):
-            self._forget(event)
+            del self._members[event.flow.id]
+            if isinstance(event, Left):
+                self._left[event.flow.id] = event.flow.hash
         return event
-
-    def _forget(self, event: Left | Ended) -> None:
-        del self._members[event.flow.id]
-        if isinstance(event, Left):
-            self._left[event.flow.id] = event.flow.hash
 
     def _adjust(self, wanted: Mapping[str, Flow]) -> None:
         self._left = {name: seen for name, seen in self._left.items() if name in wanted}

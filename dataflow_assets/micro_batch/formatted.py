@@ -44,7 +44,11 @@ def in_json(
     readable, unread = without_refused(batch)
     as_json, undecoded = _with_bodies(readable, form)
     refused = {**undecoded, **unread}
-    if form is None or not keys or _is_read(batch):
+    if (
+        form is None
+        or not keys
+        or ("key" not in batch.schema.names or "metadata" in batch.schema.names)
+    ):
         return as_json, refused
     found = form.keys(batch.column("key"))
     at = batch.schema.get_field_index("key")
@@ -77,10 +81,6 @@ def refusing(chunk: Chunk, refused: Mapping[int, str], sent: OriginalMessages) -
 def _without(rows: pa.RecordBatch, offsets: Collection[int]) -> pa.RecordBatch:
     gone = pa.array([*offsets], pa.int64())
     return rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
-
-
-def _is_read(batch: pa.RecordBatch) -> bool:
-    return "key" not in batch.schema.names or "metadata" in batch.schema.names
 
 
 def _with_bodies(

@@ -153,7 +153,11 @@ class Pass:
                             told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 yield from self._close(piece, names, writers)
             finally:
-                _abort_all(writers)
+                for writer in writers:
+                    try:
+                        writer.abort()
+                    except Exception as error:  # noqa: BLE001 - what has failed before is the error to tell
+                        log.warning("a writer could not be ended: %s", error)
 
     def _naming(self, piece: Slice) -> AbstractContextManager[None]:
         """A mistake of ours inside names the slice."""
@@ -297,11 +301,3 @@ class Pass:
 
     def _share(self, piece: Slice) -> RejectedShare:
         return RejectedShare(self.branches[0].ticket.target, piece, self.max_rejected_percent)
-
-
-def _abort_all(writers: Sequence[Writer]) -> None:
-    for writer in writers:
-        try:
-            writer.abort()
-        except Exception as error:  # noqa: BLE001 - what has failed before is the error to tell
-            log.warning("a writer could not be ended: %s", error)

@@ -147,17 +147,15 @@ class RunAttempt:
             if self._complete:
                 self._host.note_recovery()
         if not span.full:
-            self._pause()
+            # Until the source may be asked again, or something else is to be done than to
+            # acknowledge. A source whose interval is not over must not be asked, and a plan may
+            # read a query whole.
+            self._acknowledge_when_due()
+            while (
+                not self._rest() and self._acknowledge_in is not None and self._acknowledge_in <= 0
+            ):
+                self._acknowledge()
         return ""
-
-    def _pause(self) -> None:
-        """Until the source may be asked again, or something else is to be done than to acknowledge.
-
-        A source whose interval is not over must not be asked, and a plan may read a query whole.
-        """
-        self._acknowledge_when_due()
-        while not self._rest() and self._acknowledge_in is not None and self._acknowledge_in <= 0:
-            self._acknowledge()
 
     def _rest(self) -> bool:
         source, session = self._flow.source, self._source

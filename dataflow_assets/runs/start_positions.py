@@ -61,7 +61,14 @@ def settle(
         log.warning("flow %s: checkpointReset: starting over", flow.id)
         session.restart(source.start(), source.identity)
     elif start.reload or (flow.source.traits.loads_each_run and not start.resumed):
-        _load_again(flow, branch, source, session, start)
+        # The rows of some tables, or of all of them, while changes are followed from the
+        # checkpoint. What is stored of an unfinished micro-batch comes again, which upserts bear.
+        # Where each run loads all tables, a load that is not finished goes on, unless the sink
+        # cannot finish it.
+        found = again(flow, branch, source, session.checkpoint, start)
+        goes_on = not start.reload and bool(_loads(source, session.checkpoint))
+        if not (goes_on and _can_finish(session)):
+            session.restart(found, source.identity)
 
 
 def _check_start(flow: Flow, start: Start) -> None:
@@ -91,20 +98,6 @@ def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -
             "in another way (a query of SQL with state, without, or over other tables): begin "
             "again, with start: earliest (dataflow run --from earliest)"
         )
-
-
-def _load_again(
-    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
-) -> None:
-    """The rows of some tables, or of all of them, while changes are followed from the checkpoint.
-
-    What is stored of an unfinished micro-batch comes again, which upserts bear. Where each run
-    loads all tables, a load that is not finished goes on, unless the sink cannot finish it.
-    """
-    found = again(flow, branch, source, session.checkpoint, start)
-    goes_on = not start.reload and bool(_loads(source, session.checkpoint))
-    if not (goes_on and _can_finish(session)):
-        session.restart(found, source.identity)
 
 
 def again(
@@ -292,19 +285,15 @@ def _rewound(
 
 def _choose(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "offsets":
-        return _offsets(flow, source.seek("earliest"), start)
+        earliest = source.seek("earliest")
+        if unknown := sorted(set(start.offsets) - set(earliest)):
+            raise PermanentError(
+                f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
+                f"{flow.source_address} has partitions {', '.join(earliest)}"
+            )
+        return {**earliest, **start.offsets}
     if start.at == "timestamp":
         if start.timestamp is None:
             raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
         return source.seek(start.timestamp)
     return source.seek(start.at)
-
-
-def _offsets(flow: Flow, earliest: Positions, start: Start) -> Positions:
-    """The chosen ones; where none was chosen the earliest."""
-    if unknown := sorted(set(start.offsets) - set(earliest)):
-        raise PermanentError(
-            f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
-            f"{flow.source_address} has partitions {', '.join(earliest)}"
-        )
-    return {**earliest, **start.offsets}

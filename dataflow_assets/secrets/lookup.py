@@ -195,11 +195,7 @@ def _parse(spec: Spec, name: str, text: str) -> Any:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     value = TypeAdapter(annotation).validate_python(text)
     if isinstance(value, SecretStr):
-        _remember(text)
+        _given[text] = None
+        while len(_given) > _MOST_GIVEN:
+            _given.pop(next(iter(_given)), None)
     return value
-
-
-def _remember(text: str) -> None:
-    _given[text] = None
-    while len(_given) > _MOST_GIVEN:
-        _given.pop(next(iter(_given)), None)

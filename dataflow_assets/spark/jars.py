@@ -122,7 +122,16 @@ def fetch(set_name: str) -> list[Path]:
     sets = lock_sets()
     if set_name not in sets:
         raise JarError(f"jars.lock has no set {set_name!r}, only {', '.join(sets)}")
-    return _fetch(sets[set_name], set_name)
+    jars = sets[set_name]
+    folder = cache() / "jars"
+    paths = [_path(folder, jar) for jar in jars]
+    missing = [(jar, path) for jar, path in zip(jars, paths, strict=True) if not path.exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _progress(set_name, len(missing)) as step, ThreadPoolExecutor(PARALLEL) as pool:
+            for jar in pool.map(lambda pair: _download(*pair), missing):
+                step(jar)
+    return paths
 
 
 def place(jar: Jar) -> Path:
@@ -161,18 +170,6 @@ def fetch_all() -> None:
     """Fill the cache with every set but the large ones: who starts such a server fetches them."""
     for name in lock_sets().keys() - LATER:
         fetch(name)
-
-
-def _fetch(jars: list[Jar], label: str) -> list[Path]:
-    folder = cache() / "jars"
-    paths = [_path(folder, jar) for jar in jars]
-    missing = [(jar, path) for jar, path in zip(jars, paths, strict=True) if not path.exists()]
-    if missing:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _progress(label, len(missing)) as step, ThreadPoolExecutor(PARALLEL) as pool:
-            for jar in pool.map(lambda pair: _download(*pair), missing):
-                step(jar)
-    return paths
 
 
 def _path(folder: Path, jar: Jar) -> Path:

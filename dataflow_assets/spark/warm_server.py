@@ -56,7 +56,15 @@ def share() -> SparkConnect:
                 "find it there",
                 IDLE_MINUTES,
             )
-            server = _start(here)
+            for other in sorted(
+                here.parent.iterdir()
+            ):  # an older state of this environment left them
+                if other != here and running(other):
+                    end_unused(other, 0)
+            watch(here)  # before the start, in which we may be killed
+            server = detached.up(here, _servers(here), {SparkConnect.name}, log.info)[
+                SparkConnect.name
+            ]
         watch(here)  # the one from before the start may have just ended the server's predecessor
         return server
 
@@ -121,14 +129,6 @@ def watch(here: Path) -> None:
                 start_new_session=True,
                 check=True,
             )
-
-
-def _start(here: Path) -> SparkConnect:
-    for other in sorted(here.parent.iterdir()):  # an older state of this environment left them
-        if other != here and running(other):
-            end_unused(other, 0)
-    watch(here)  # before the start, in which we may be killed
-    return detached.up(here, _servers(here), {SparkConnect.name}, log.info)[SparkConnect.name]
 
 
 def _servers(here: Path) -> dict[str, SparkConnect]:

@@ -79,7 +79,11 @@ class _Way:
                     return
             step += 1
         yield from self._flush()
-        yield from self._arrival()
+        found = next(self._out, None)
+        if found is None:
+            return
+        route = f"  ({found.route})" if found.route else ""
+        yield Line(f"-> {self._sinks[found.route].address}{route}", "sink")
 
     def _same(self, visit: Visit) -> Iterator[Line]:
         if visit.skipped:
@@ -117,14 +121,6 @@ class _Way:
         yield Line(f"    record {number} of {len(visit.after)}", "title")
         yield from (line.indent() for line in _difference(visit.before, child))
         yield from (line.indent() for line in self._from(visit.step + 1))
-
-    def _arrival(self) -> Iterator[Line]:
-        """The sink of a record behind the last step; none where another one was rejected."""
-        found = next(self._out, None)
-        if found is None:
-            return
-        route = f"  ({found.route})" if found.route else ""
-        yield Line(f"-> {self._sinks[found.route].address}{route}", "sink")
 
     def _name(self, step: int) -> str:
         return f"[{step}] {self._types[step]}"

@@ -202,7 +202,12 @@ class NessieCatalog(BoundedCatalog):
         for _ in range(CONFLICTS):
             if table.metadata.current_snapshot_id is not None:
                 return table
-            fixed = self._at_head().load_table(table.name())
+            branch = self._nessie.branch
+            head = self._ask(f"api/v2/trees/{quote(branch, safe='')}", {})["reference"]["hash"]
+            there = self._nessie.model_copy(update={"branch": f"{branch}@{head}"})
+            fixed = NessieCatalog("dataflow", there, **there.catalog_properties()).load_table(
+                table.name()
+            )
             fixed.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"  # in memory only
             if fixed.metadata.current_snapshot_id is None:
                 with (
@@ -213,13 +218,6 @@ class NessieCatalog(BoundedCatalog):
                     pass  # no files
             table = self.load_table(table.name())
         raise TransientError(f"table {'.'.join(table.name())} gets no first snapshot")
-
-    def _at_head(self) -> NessieCatalog:
-        """The catalog on the commit that the branch is at."""
-        branch = self._nessie.branch
-        head = self._ask(f"api/v2/trees/{quote(branch, safe='')}", {})["reference"]["hash"]
-        there = self._nessie.model_copy(update={"branch": f"{branch}@{head}"})
-        return NessieCatalog("dataflow", there, **there.catalog_properties())
 
     def commits(self, identifier: Identifier) -> Iterator[TableCommit]:
         """The commits that changed the table, the newest first, back to the one that made it."""

@@ -106,7 +106,15 @@ class CatalogConnection(Connector):
             yield from self._lacking(name)
         yield from self._one_of_two("oauth2_client_id", "oauth2_client_secret")
         yield from self._one_of_two("access_key", "secret_access_key")
-        yield from self._unauthentic()
+        if self._given("bearer_token") and self._given("oauth2_client_id"):
+            yield "bearerToken and oauth2ClientID exclude each other"
+        if self.authentication_type == "BEARER" and not self._given("bearer_token"):
+            yield "authenticationType BEARER needs bearerToken or tokenSecretRef"
+        if self.authentication_type == "OAUTH2" and not self._given("oauth2_client_id"):
+            yield ("authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret")
+        basic = self.basic_auth is not None and self.basic_auth.complete
+        if self.authentication_type == "BASIC" and not basic:
+            yield "authenticationType BASIC needs basicAuth with username and password"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -190,17 +198,6 @@ class CatalogConnection(Connector):
         if self._given(one) != self._given(other):
             names = [type(self).model_fields[name].alias for name in (one, other)]
             yield f"{names[0]} and {names[1]} belong together: set both or none"
-
-    def _unauthentic(self) -> Iterator[str]:
-        if self._given("bearer_token") and self._given("oauth2_client_id"):
-            yield "bearerToken and oauth2ClientID exclude each other"
-        if self.authentication_type == "BEARER" and not self._given("bearer_token"):
-            yield "authenticationType BEARER needs bearerToken or tokenSecretRef"
-        if self.authentication_type == "OAUTH2" and not self._given("oauth2_client_id"):
-            yield ("authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret")
-        basic = self.basic_auth is not None and self.basic_auth.complete
-        if self.authentication_type == "BASIC" and not basic:
-            yield "authenticationType BASIC needs basicAuth with username and password"
 
     @property
     @abstractmethod

@@ -122,14 +122,10 @@ def meaning(error: KafkaError, what: str, complaint: str = "") -> DataflowError:
     """The same for an error that comes with a message or an answer."""
     if error.code() in _SILENT:
         return TransientError(_silence(what, complaint))
-    sentence = _sentence(what, error.str(), complaint)
+    sentence = f"{what}: {error.str()}" + (f" ({complaint})" if complaint else "")
     if error.code() in _ADVICE:
         return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
     return PermanentError(sentence) if error.code() in _PERMANENT else TransientError(sentence)
-
-
-def _sentence(what: str, reason: str, complaint: str) -> str:
-    return f"{what}: {reason}" + (f" ({complaint})" if complaint else "")
 
 
 def _silence(what: str, complaint: str) -> str:

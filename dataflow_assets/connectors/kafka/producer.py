@@ -194,16 +194,12 @@ class KafkaTransaction:
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._meaning(what, self._refusals.first or error.args[0]) from error
-                self._insist()
+                with suppress(KafkaException):  # a fatal one comes again with the next attempt
+                    self._producer.poll(0)
+                if (refusal := self._complaints.refusal()) is not None:
+                    raise refusal from error
             else:
                 return
-
-    def _insist(self) -> None:
-        """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
-        with suppress(KafkaException):  # a fatal one comes again with the next attempt
-            self._producer.poll(0)
-        if (refusal := self._complaints.refusal()) is not None:
-            raise refusal
 
     def _guard(self, what: str, ask: Callable[[], Answer]) -> Answer:
         try:

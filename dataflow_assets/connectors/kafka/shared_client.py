@@ -63,12 +63,9 @@ class KafkaClient:
         Called on the driver once such a name was met: one request within ten seconds, however many
         of them there are. None where no topic is alike, or the cluster does not say.
         """
-        return likely(name, self._topics())
-
-    def _topics(self) -> tuple[str, ...]:
         asked, names = self._names
         if time.monotonic() - asked >= LISTED:
             with suppress(KafkaException):
                 names = tuple(self.admin.list_topics(timeout=LIST_SECONDS).topics)
             self._names = time.monotonic(), names
-        return tuple(one for one in names if not one.startswith(_OURS))
+        return likely(name, tuple(one for one in names if not one.startswith(_OURS)))

@@ -91,7 +91,13 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
     file or folder must be below DATAFLOW_FILES or DATAFLOW_SECRETS.
     """
     yield from _wrong_declarations(config)
-    yield from _wrong_references(config)
+    known = providers(config)
+    for key, value in config.items():
+        for one in () if is_declaration(key) else references(value):
+            if one.provider not in known:
+                yield key, f"{LISTED} does not list the provider {one.provider or '(no name)'}"
+            elif reason := _wrong_place(known[one.provider], one):
+                yield key, reason
 
 
 def places(config: Config) -> Iterator[tuple[str, str]]:
@@ -132,16 +138,6 @@ def _wrong_declarations(config: Config) -> Iterator[tuple[str, str]]:
             yield key, f"{LISTED} does not list the provider {name}"
         elif rest not in ("class", known):
             yield key, f"is not a setting of this provider; allowed: class, {known}"
-
-
-def _wrong_references(config: Config) -> Iterator[tuple[str, str]]:
-    known = providers(config)
-    for key, value in config.items():
-        for one in () if is_declaration(key) else references(value):
-            if one.provider not in known:
-                yield key, f"{LISTED} does not list the provider {one.provider or '(no name)'}"
-            elif reason := _wrong_place(known[one.provider], one):
-                yield key, reason
 
 
 def _wrong_place(provider: Provider, one: ConnectReference) -> str:

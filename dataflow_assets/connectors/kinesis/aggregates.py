@@ -68,7 +68,10 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
         found = _parse(body)
         keys = [key.decode() for key in found.partition_key_table]
         explicit = [int(key) for key in found.explicit_hash_key_table]
-        hashed = [_hash_key(key) for key in keys]
+        hashed = [
+            int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest())
+            for key in keys
+        ]
         for one in found.records:
             at = one.partition_key_index
             own = one.HasField("explicit_hash_key_index")
@@ -82,10 +85,6 @@ def _parse(body: bytes) -> Any:
     if not found.IsInitialized():
         raise ValueError("a user record without its key or its data")
     return found
-
-
-def _hash_key(partition_key: str) -> int:
-    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
 
 
 @cache

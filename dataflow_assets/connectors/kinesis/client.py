@@ -144,7 +144,9 @@ class KinesisStream:
             full = len(records) == min(most, MOST_RECORDS)
             behind = int(answer.get("MillisBehindLatest", 0))
             yield KinesisPage(records, not full and not behind, iterator is None, behind)
-            _rest(asked, sum(len(record.data) for record in records))
+            size = sum(len(record.data) for record in records)
+            due = asked + max(_PER_REQUEST, size * _PER_BYTE)
+            time.sleep(max(0.0, due - time.monotonic()))
 
     def keeps(self, shard: str, sequence: str) -> bool:
         """Returns whether a record is still there; retention removes the oldest ones."""
@@ -182,11 +184,6 @@ class KinesisStream:
 
 class _Expired(Exception):
     """The iterator was too old: whoever read on slowly asks for another one."""
-
-
-def _rest(asked: float, size: int) -> None:
-    """Until the shard may be asked again by somebody who is its only reader."""
-    time.sleep(max(0.0, asked + max(_PER_REQUEST, size * _PER_BYTE) - time.monotonic()))
 
 
 def _shard(found: Mapping[str, Any]) -> Shard:

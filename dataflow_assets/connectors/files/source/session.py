@@ -186,13 +186,10 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
     def fold(self, positions: Positions) -> Positions:
         found = FilesPosition.parse(positions.get(FOLDER))
         found = found.then(FilesPosition.parse(fold_parts(positions, FOLDER)))
-        return _positions(replace(found, read=self._files_to_remember(found)))
-
-    def _files_to_remember(self, position: FilesPosition) -> Mapping[bytes, bytes]:
-        """Files that were taken away are forgotten; not all at once, as when a disk is away."""
+        # Files that were taken away are forgotten; not all at once, as when a disk is away.
         there = self._there
-        kept = {name: seen for name, seen in position.read.items() if name in there}
-        return kept if there else position.read
+        kept = {name: seen for name, seen in found.read.items() if name in there}
+        return _positions(replace(found, read=kept if there else found.read))
 
     @override
     def lag(self, after: Positions) -> Lag:

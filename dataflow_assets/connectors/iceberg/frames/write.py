@@ -90,7 +90,11 @@ def _upsert(
 ) -> int:
     # Computed once: a source that is read again may have other rows by then.
     given = as_read(frame, committer.table).localCheckpoint()
-    _check_keys(_name(committer.table), given, key)
+    table = _name(committer.table)
+    if given.where(" OR ".join(f"{_quote(name)} IS NULL" for name in key)).limit(1).count():
+        raise null_in_key(table, key)
+    if given.groupBy(*map(_quote, key)).count().where("count > 1").limit(1).count():
+        raise several_of_one_key(table)
 
     def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         here = committer.table
@@ -111,13 +115,6 @@ def _refuse_loss(table: Table) -> None:
             f"column {', '.join(lost)}, which a DataFrame has no type for: use mode append, or "
             "overwrite with partition_expr"
         )
-
-
-def _check_keys(table: str, frame: DataFrame, key: Sequence[str]) -> None:
-    if frame.where(" OR ".join(f"{_quote(name)} IS NULL" for name in key)).limit(1).count():
-        raise null_in_key(table, key)
-    if frame.groupBy(*map(_quote, key)).count().where("count > 1").limit(1).count():
-        raise several_of_one_key(table)
 
 
 def _quote(name: str) -> str:

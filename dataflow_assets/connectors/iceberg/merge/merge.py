@@ -102,7 +102,10 @@ class IcebergMerge:
             self._sink.target_file_size_bytes,
             from_environment(),
         )
-        results = _collect(self._places().mapInArrow(rewriter, "result binary"))
+        frame = self._places().mapInArrow(rewriter, "result binary")
+        table = _run(frame.toArrow)
+        outputs = table.column(RESULT).to_pylist()
+        results = [decode_msgpack(output, Rewritten) for output in outputs]
         files = [data_file(text, self._table) for one in results for text in one.files]
         self.made = IcebergMerged(
             tuple(files), frozenset(path for one in results for path in one.gone)
@@ -193,12 +196,6 @@ def _groups(tasks: Sequence[FileScanTask]) -> list[tuple[tuple[int, FileScanTask
         groups[-1].append((number, task))
         size += task.file.file_size_in_bytes
     return [tuple(group) for group in groups]
-
-
-def _collect(frame: DataFrame) -> list[Rewritten]:
-    table = _run(frame.toArrow)
-    outputs = table.column(RESULT).to_pylist()
-    return [decode_msgpack(output, Rewritten) for output in outputs]
 
 
 def _run(job: Callable[[], Result]) -> Result:

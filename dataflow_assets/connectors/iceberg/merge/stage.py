@@ -74,16 +74,13 @@ class IcebergStage:
         ):
             if part.num_rows:
                 batch, bad = encode(part, schema)
-                self._hold(batch)
+                self._waiting.append(batch)
+                self._waiting_bytes += batch.nbytes
+                if self._waiting_bytes >= ROW_GROUP_BYTES:
+                    self._flush()
                 taken += batch.num_rows
                 refused += bad
         return taken, refused
-
-    def _hold(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush()
 
     def _flush(self) -> None:
         if not sum(batch.num_rows for batch in self._waiting):
@@ -94,7 +91,10 @@ class IcebergStage:
         self._paths.append(file.path)
         file.write(rows)
         file.close()
-        self._done.append(json.dumps(_document(file.path, rows, self._target, self._key)))
+        found: dict[str, Any] = {"path": file.path, "rows": rows.num_rows, "bytes": rows.nbytes}
+        found["schema"] = self._target.iceberg_schema.schema_id
+        found["keys"] = {name: _values(rows.column(name), name, self._target) for name in self._key}
+        self._done.append(json.dumps(found))
 
     def close(self) -> tuple[str, ...]:
         self._flush()
@@ -106,13 +106,6 @@ class IcebergStage:
             with suppress(OSError):
                 self._target.file_io().delete(path)
         self._paths, self._done, self._waiting = [], [], []
-
-
-def _document(path: str, rows: pa.Table, target: WriteTarget, key: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"path": path, "rows": rows.num_rows, "bytes": rows.nbytes}
-    found["schema"] = target.iceberg_schema.schema_id
-    found["keys"] = {name: _values(rows.column(name), name, target) for name in key}
-    return found
 
 
 def _values(column: pa.ChunkedArray, name: str, target: WriteTarget) -> dict[str, Any]:

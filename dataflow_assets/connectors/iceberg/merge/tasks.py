@@ -71,7 +71,10 @@ class StoredKeys:
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 if self.few and wanted is None:
-                    wanted = _all_keys(self.target, self.few, self.key)
+                    schema = file_schema(self.target.iceberg_schema, self.key)
+                    staged = [_read_staged(self.target, path, self.key) for path in self.few]
+                    keys = [key_bytes(rows, schema, self.key) for rows in staged]
+                    wanted = pc.unique(pa.concat_arrays(keys))
                 for number, task in self.groups[index]:
                     yield from self._of(number, task, wanted)
 
@@ -196,12 +199,3 @@ def _read_staged(
     with target.file_io().new_input(path).open() as stream:
         table = pq.read_table(stream, columns=names and list(names))
     return table.combine_chunks().to_batches()[0]
-
-
-def _all_keys(target: WriteTarget, paths: Sequence[str], key: Sequence[str]) -> pa.Array:
-    schema = file_schema(target.iceberg_schema, key)
-    return pc.unique(
-        pa.concat_arrays(
-            [key_bytes(_read_staged(target, path, key), schema, key) for path in paths]
-        )
-    )

@@ -120,7 +120,11 @@ class IcebergRejected(RejectedRows):
         rows = oldest(table, flow, since, most, names)
         waiting = [row for row in rows if _is_of(row, flow)]
         if "id" not in names and entries_of(waiting, since, most):
-            raise self._no_ids()
+            raise PermanentError(
+                f"the error sink's table {'.'.join(self.sink.identifier)} has no column id of type "
+                "string: a replay cannot take its records out again; name a new table and set "
+                "autoCreateTable: true"
+            )
         return waiting
 
     @override
@@ -158,13 +162,6 @@ class IcebergRejected(RejectedRows):
             writer.abort()
             raise
         return [data_file(text, table) for text in documents]
-
-    def _no_ids(self) -> PermanentError:
-        return PermanentError(
-            f"the error sink's table {'.'.join(self.sink.identifier)} has no column id of type "
-            "string: a replay cannot take its records out again; name a new table and set "
-            "autoCreateTable: true"
-        )
 
     def _no_table(self) -> PermanentError:
         return PermanentError(

@@ -132,15 +132,12 @@ class IcebergRejectedTable:
     def stored_tokens(self, checkpoint: StoredCheckpoint) -> frozenset[str]:
         """Tokens of the rejections that are stored although the rows beside them are not."""
         if self._note is None:
-            self._note = self._load_note()
+            table = self._catalog.table(identifier(self._sink))
+            text = table.properties.get(self._key) if table else None
+            note: dict[str, Any] = json.loads(text or "{}")
+            self._note = note
         same = self._note.get("after") == _origin(checkpoint)
         return frozenset(self._note["tokens"] if same else ())
-
-    def _load_note(self) -> dict[str, Any]:
-        table = self._catalog.table(identifier(self._sink))
-        text = table.properties.get(self._key) if table else None
-        note: dict[str, Any] = json.loads(text or "{}")
-        return note
 
     def publish(self, staged: Sequence[str], checkpoint: StoredCheckpoint) -> None:
         """Publishes the files and the note of what is in them in one commit."""

@@ -73,7 +73,10 @@ class BranchHistory:
             # It may have been put back: only where it first came tells which files it added.
             self._walk(head, places, inside, whole=True)
             snapshots = self._load(table, self._back_to(head, places, inside, whole=whole))
-        return _with_snapshots(table, snapshots)
+        metadata = table.metadata.model_copy(update={"snapshots": [*snapshots]})
+        return Table(
+            table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
+        )
 
     def arrivals(self) -> Mapping[int, int]:
         """When each snapshot came to the branch, of those that were asked for last.
@@ -201,10 +204,3 @@ def _summary(snapshot: Snapshot, change: IcebergChanged) -> Summary:
         MERGED: "true",
     }
     return Summary(operation=operation, **figures)
-
-
-def _with_snapshots(table: Table, snapshots: Sequence[Snapshot]) -> Table:
-    metadata = table.metadata.model_copy(update={"snapshots": [*snapshots]})
-    return Table(
-        table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
-    )

@@ -128,7 +128,12 @@ def cut(pieces: Iterator[IcebergPiece], bounds: IcebergBounds, groups: Groups) -
     if first is None:
         return None
     if not _short(first, bounds, 0, 0):
-        return _side_by_side(first, bounds, groups)
+        cutter = _Cutter(first, bounds, groups)
+        parts: list[tuple[IcebergRange, ...]] = []
+        while len(parts) < bounds.parts and (part := tuple(cutter.part())):
+            parts.append(part)
+        reached = cutter.position()
+        return IcebergCut(tuple(parts), reached or first.end, more=reached is not None)
     return _in_order(first, pieces, bounds)
 
 
@@ -151,16 +156,6 @@ def _in_order(
         ranges += more
         rows, size, end = rows + piece.rows, size + piece.bytes, piece.end
     return IcebergCut((tuple(ranges),), end, more=False)
-
-
-def _side_by_side(piece: IcebergPiece, bounds: IcebergBounds, groups: Groups) -> IcebergCut:
-    """Parts of one snapshot; the last one ends where a bound says so."""
-    cutter = _Cutter(piece, bounds, groups)
-    parts: list[tuple[IcebergRange, ...]] = []
-    while len(parts) < bounds.parts and (part := tuple(cutter.part())):
-        parts.append(part)
-    reached = cutter.position()
-    return IcebergCut(tuple(parts), reached or piece.end, more=reached is not None)
 
 
 class _Cutter:

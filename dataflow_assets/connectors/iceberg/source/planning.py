@@ -83,7 +83,9 @@ def _apply_rule(
         return IcebergAhead(tuple(_steps(kept)), _refusal(str(rewrites[0])))
     steps = tuple(_steps(history.changes))
     if history.abandoned:
-        steps = _add_note(steps, _rolled_back(position, head), head)
+        note = _rolled_back(position, head)
+        first, *others = steps or (SnapshotStep(SnapshotPosition.after(head), head),)
+        steps = (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
     return IcebergAhead(steps)
 
 
@@ -94,14 +96,6 @@ def _steps(changes: Sequence[SnapshotChange]) -> Iterator[SnapshotStep]:
         else:
             note = str(one) if one.kind == "rewritten" else ""
             yield SnapshotStep(SnapshotPosition.after(one.snapshot), one.snapshot, note)
-
-
-def _add_note(
-    steps: tuple[SnapshotStep, ...], note: str, head: Snapshot
-) -> tuple[SnapshotStep, ...]:
-    """The note on the first step; rolled back to an ancestor, there is none but to go there."""
-    first, *others = steps or (SnapshotStep(SnapshotPosition.after(head), head),)
-    return (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
 
 
 def _full(head: Snapshot) -> SnapshotStep:

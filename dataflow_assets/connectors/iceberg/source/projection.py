@@ -62,7 +62,13 @@ def _cast(array: pa.Array, have: ice.IcebergType, want: ice.IcebergType) -> pa.A
     if isinstance(want, ice.StructType) and isinstance(have, ice.StructType):
         return _struct(array, have, want)
     if isinstance(want, ice.ListType) and isinstance(have, ice.ListType):
-        return _list(array, have, want)
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        inner = array.values.slice(first, last - first)
+        values = _cast(inner, have.element_type, want.element_type)
+        offsets = pc.subtract(array.offsets, array.offsets[0]).cast(pa.int32())
+        return pa.ListArray.from_arrays(
+            offsets, values, type=TRAVELLING.arrow(want), mask=array.is_null()
+        )
     if isinstance(want, ice.MapType) and isinstance(have, ice.MapType):
         return _map_texts(array, have, want)
     kind = TRAVELLING.arrow(want)
@@ -80,16 +86,6 @@ def _struct(array: pa.StructArray, have: ice.StructType, want: ice.StructType) -
         for one in want.fields
     ]
     return struct_of(arrays, list(TRAVELLING.arrow(want)), array.is_null())
-
-
-def _list(array: pa.ListArray, have: ice.ListType, want: ice.ListType) -> pa.Array:
-    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
-    inner = array.values.slice(first, last - first)
-    values = _cast(inner, have.element_type, want.element_type)
-    offsets = pc.subtract(array.offsets, array.offsets[0]).cast(pa.int32())
-    return pa.ListArray.from_arrays(
-        offsets, values, type=TRAVELLING.arrow(want), mask=array.is_null()
-    )
 
 
 def _map_texts(array: pa.MapArray, have: ice.MapType, want: ice.MapType) -> pa.Array:

@@ -112,11 +112,15 @@ class _Reader:
 
     def rows(self, each: IcebergRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in the order of the file."""
-        deleted = self._deleted_rows(each)
+        found = [self._positions(path, each.path) for path in each.deletes]
+        deleted = np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
         with self._table.io.new_input(each.path).open() as stream:
             file = self._open(pq.ParquetFile(stream, pre_buffer=True), each)
             for first, batch in _batches(file, each):
-                numbers = _remaining_rows(first, batch.num_rows, deleted)
+                low, high = np.searchsorted(deleted, [first, first + batch.num_rows])
+                numbers = np.delete(
+                    np.arange(first, first + batch.num_rows), deleted[low:high] - first
+                )
                 if len(numbers):
                     kept = batch if len(numbers) == batch.num_rows else batch.take(numbers - first)
                     rows = project(kept, file.schema, self.schema, file.values)
@@ -134,10 +138,6 @@ class _Reader:
             kind = self.schema.find_type(int(field_id)) if int(field_id) in self._ids else None
             if isinstance(kind, PrimitiveType):
                 yield int(field_id), from_bytes(kind, bytes.fromhex(digits))
-
-    def _deleted_rows(self, each: IcebergRange) -> npt.NDArray[np.int64]:
-        found = [self._positions(path, each.path) for path in each.deletes]
-        return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
 
     def _positions(self, path: str, data: str) -> npt.NDArray[np.int64]:
         """The rows of the data file that a delete file names."""
@@ -176,9 +176,3 @@ def _group(file: _IcebergFile, group: int) -> Iterator[pa.RecordBatch]:
         return
     rows = file.parquet.metadata.row_group(group).num_rows  # of a file without any of the columns
     yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-
-
-def _remaining_rows(first: int, rows: int, deleted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The numbers of so many rows from the first one on, without those that are deleted."""
-    low, high = np.searchsorted(deleted, [first, first + rows])
-    return np.delete(np.arange(first, first + rows), deleted[low:high] - first)

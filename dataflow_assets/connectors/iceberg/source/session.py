@@ -151,7 +151,9 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         self, table: Table, coming: IcebergAhead, stop: SnapshotPosition | None
     ) -> Iterator[IcebergPiece]:
         for step in coming.steps:
-            self._tell(step)
+            if step.note and step.snapshot.snapshot_id not in self._told:
+                self._told.add(step.snapshot.snapshot_id)
+                log.warning("flow %s: passed over: %s", self._flow, step.note)
             here = stop if stop and stop.scan and stop.same_scan(step.start) else None
             if here is None or step.start.place < here.place:
                 yield IcebergPiece(step.start, self._listed(table, step), here)
@@ -164,11 +166,6 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         if self._files is None or self._files[0] != key:
             self._files = key, files(table, step.snapshot, scan)
         return self._files[1]
-
-    def _tell(self, step: SnapshotStep) -> None:
-        if step.note and step.snapshot.snapshot_id not in self._told:
-            self._told.add(step.snapshot.snapshot_id)
-            log.warning("flow %s: passed over: %s", self._flow, step.note)
 
     def _bounds(self, limit: Limit) -> IcebergBounds:
         source = self._source

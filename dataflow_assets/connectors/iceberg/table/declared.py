@@ -88,19 +88,15 @@ def open_table(
             with suppress(ice.TableAlreadyExistsError):
                 _make(catalog, identifier, declared, schema)
             continue  # somebody else may change it at once
-        wanted = _with_our_own(schema, table.schema())
+        stored = table.schema()
+        known = {field.field_id for field in schema.fields}
+        ours = [f for f in stored.fields if f.field_id >= OWN_IDS and f.field_id not in known]
+        wanted = Schema(*schema.fields, *ours, identifier_field_ids=schema.identifier_field_ids)
         if same(table.schema(), wanted):
             return table
         with suppress(ice.CommitFailedException):
             _change(catalog, table, wanted)
     raise TransientError(f"table {'.'.join(identifier)} is changed by too many at once")
-
-
-def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
-    """A column of our own stays once it is there, also where nothing needs it any more."""
-    known = {field.field_id for field in wanted.fields}
-    ours = [f for f in stored.fields if f.field_id >= OWN_IDS and f.field_id not in known]
-    return Schema(*wanted.fields, *ours, identifier_field_ids=wanted.identifier_field_ids)
 
 
 def _make(

@@ -72,7 +72,11 @@ def merge_versions(registered: Registered, table: Table | None) -> tuple[Schema,
         merge = _SchemaMerge(ids, where)
         known = merge.fields(known, found, "")
         differences += merge.differences
-    return _with_own(known or [], registered), differences
+    fields = known or []
+    own = []
+    if registered.record_time:
+        own = [NestedField(OWN_IDS, registered.record_time, TimestamptzType(), required=False)]
+    return with_key(Schema(*fields, *own), registered.key), differences
 
 
 def _used_ids(metadata: TableMetadata) -> Iterator[int]:
@@ -103,13 +107,6 @@ def _of_avro(found: StoredSchema) -> list[NestedField]:
 
 def _of_json(found: StoredSchema) -> list[NestedField]:
     return json_schema_types.columns(document(found.text, found.references))
-
-
-def _with_own(fields: Sequence[NestedField], registered: Registered) -> Schema:
-    own = []
-    if registered.record_time:
-        own = [NestedField(OWN_IDS, registered.record_time, TimestamptzType(), required=False)]
-    return with_key(Schema(*fields, *own), registered.key)
 
 
 @dataclass

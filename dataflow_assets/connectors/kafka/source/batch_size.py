@@ -36,7 +36,12 @@ class Sizes:
         if long and (
             self._was_misjudged(long) or any(self._doubtful(p, *ahead[p], limit) for p in long)
         ):
-            self._learn(long)
+            seen = self._look(long, LOOK_SECONDS)
+            for partition in long:  # one that has not answered is not waited for again
+                known = self._average.get(partition, 0.0)
+                sizes = [record.size for record in seen.get(partition, ())]
+                self._average[partition] = sum(sizes) / len(sizes) if sizes else known
+            self._taken = time.monotonic()
         most = {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
         self._planned = {p: (start, min(start + most[p], end)) for p, (start, end) in ahead.items()}
         return most
@@ -61,11 +66,3 @@ class Sizes:
     def _fitting(self, partition: int, limit: Limit) -> int:
         average = self._average.get(partition, 0.0)
         return min(limit.records, max(1, int(limit.bytes / max(average, 1.0))))
-
-    def _learn(self, positions: Mapping[int, int]) -> None:
-        seen = self._look(positions, LOOK_SECONDS)
-        for partition in positions:  # one that has not answered is not waited for again
-            known = self._average.get(partition, 0.0)
-            sizes = [record.size for record in seen.get(partition, ())]
-            self._average[partition] = sum(sizes) / len(sizes) if sizes else known
-        self._taken = time.monotonic()

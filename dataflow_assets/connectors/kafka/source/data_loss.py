@@ -49,8 +49,22 @@ class LossCheck:
         Raises TransientError where the topic itself is another one by now, or where nobody can say
         under which leaders its records were read.
         """
-        self._check_bounds(topic, begins, bounds)
-        self._check_log(topic, begins, bounds)
+        below = expired_offsets(self._source.topic, begins, bounds.lows)
+        above = any(begins[p] > bounds.ends[p] for p in begins)
+        if below or above:
+            self._broker.same(topic.id)  # else these are the bounds of another topic
+        self._report_loss(below, RESET)
+        if above:
+            self._check_end(topic, begins)
+        name = self._source.topic
+        key = self._broker.bootstrap, topic.id, self._flow
+        known = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
+        asked = leader_epochs.doubtful(begins, known, bounds)
+        kept = leader_epochs.cut_off(self._broker.cluster, name, asked) if asked else {}
+        if kept:
+            self._broker.same(topic.id)
+        self._report_loss(replaced_offsets(name, begins, kept), RESET)
+        self._known = _seen[key] = leader_epochs.seen_epochs(bounds)
 
     def check_adopted(self, advice: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
         """Checks the same of offsets of another program; `advice` says whose, and what to do."""
@@ -61,15 +75,6 @@ class LossCheck:
         """By partition: the leader's epoch under which its offset is known."""
         return leader_epochs.of(offsets, self._known)
 
-    def _check_bounds(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
-        below = expired_offsets(self._source.topic, begins, bounds.lows)
-        above = any(begins[p] > bounds.ends[p] for p in begins)
-        if below or above:
-            self._broker.same(topic.id)  # else these are the bounds of another topic
-        self._report_loss(below, RESET)
-        if above:
-            self._check_end(topic, begins)
-
     def _check_end(self, topic: Topic, begins: Offsets) -> None:
         """A position above the last stable offset is sound as long as the log reaches it.
 
@@ -79,17 +84,6 @@ class LossCheck:
         sentence = beyond(self._source.topic, begins, dict(enumerate(highs)))
         if sentence:
             raise PermanentError(f"{sentence}; {RESET}")
-
-    def _check_log(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
-        name = self._source.topic
-        key = self._broker.bootstrap, topic.id, self._flow
-        known = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
-        asked = leader_epochs.doubtful(begins, known, bounds)
-        kept = leader_epochs.cut_off(self._broker.cluster, name, asked) if asked else {}
-        if kept:
-            self._broker.same(topic.id)
-        self._report_loss(replaced_offsets(name, begins, kept), RESET)
-        self._known = _seen[key] = leader_epochs.seen_epochs(bounds)
 
     def _stored_epochs(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
         if begins == lows:

@@ -57,7 +57,7 @@ class SmallSlice:
         if offset is None or offset < self.following or self.over:
             return False
         if offset < self.asked.piece.upto:
-            self._add(offset, message)
+            self._hold(self._open.add(offset, message))
         self.following = offset + 1
         return True
 
@@ -124,9 +124,6 @@ class SmallSlice:
             batch = self._batches.popleft()
             self.held -= batch.nbytes
             yield batch
-
-    def _add(self, offset: int, message: Message) -> None:
-        self._hold(self._open.add(offset, message))
 
     def _hold(self, size: int) -> None:
         self.held += size

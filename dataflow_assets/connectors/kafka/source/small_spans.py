@@ -24,7 +24,7 @@ from dataflow_assets.connectors.kafka.consumers import SETTINGS, Consumers
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refusals
-from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
+from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, SmallSlice
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts.reading import Asked
 
@@ -187,7 +187,9 @@ class _KafkaReading:
         place = str(message.topic()), int(message.partition() or 0)
         piece = self.awaited.get(place)
         if piece is None:
-            self._leave(place, message)
+            if message.error() is None and place in self._assigned:
+                self._assigned.discard(place)
+                self._consumer.incremental_unassign([TopicPartition(*place)])
         elif self._news(piece, message):
             self._heard = time.monotonic()
             self._sort_out(piece)
@@ -218,11 +220,6 @@ class _KafkaReading:
                 self._consumer.incremental_assign([TopicPartition(*piece.place, low)])
                 return True
         return False
-
-    def _leave(self, place: Place, message: Message) -> None:
-        if message.error() is None and place in self._assigned:
-            self._assigned.discard(place)
-            self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def _refuse(self, pieces: Collection[SmallSlice]) -> None:
         errors = refusals(self._cluster, {piece.planned for piece in pieces})

@@ -173,7 +173,9 @@ class ConnectRunning:
                 told = time.monotonic()
                 quiet = told - max((one.active for one in self._tasks), default=told - 1e9)
                 self._say(Event("alive", quiet=quiet))
-                self._note_when_due()
+                at, before = self._noted
+                if time.monotonic() - at >= WRITTEN or before != self.states:
+                    self._note()
 
     @property
     def states(self) -> list[Name]:
@@ -189,11 +191,6 @@ class ConnectRunning:
         self._noted = time.monotonic(), self.states
         write(self._spool.folder, "RUNNING", self._noted[1])
 
-    def _note_when_due(self) -> None:
-        at, before = self._noted
-        if time.monotonic() - at >= WRITTEN or before != self.states:
-            self._note()
-
     def end(self) -> None:
         with self._noted_on():
             self._connector.stop()
@@ -205,16 +202,13 @@ class ConnectRunning:
             self._say(Event("starting"))
         self._changed.clear()
         with self._noted_on():
-            self._stop_tasks()
+            for task in self._tasks:
+                if not task.stop(_STOPPING):
+                    raise TransientError(
+                        f"task {task.number} does not stop: it is ended with its process, which is "
+                        "started again"
+                    )
         self._tasks = []
-
-    def _stop_tasks(self) -> None:
-        for task in self._tasks:
-            if not task.stop(_STOPPING):
-                raise TransientError(
-                    f"task {task.number} does not stop: it is ended with its process, which is "
-                    "started again"
-                )
 
 
 def _bounds(name: str, order: ConnectOrder) -> dict[str, str]:

@@ -115,18 +115,13 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
             with disk(self._source.spool):
-                return self._span(start, stop, spool, limit)
-
-    def _span(
-        self, start: ConnectPosition, stop: ConnectPosition | None, spool: str, limit: Limit
-    ) -> Span:
-        pieces, taken, full = _pieces(self._next(start, stop), limit)
-        if taken:
-            sync(self._spool.folder)  # the process may not have come to it yet
-        offsets = self._spool.offsets(taken, {})
-        last = (taken[-1].number, taken[-1].token) if taken else (start.part, start.token)
-        added = ConnectPosition(spool, *last, offsets)
-        return Span.of_parts(added.text, pieces, full=full)
+                pieces, taken, full = _pieces(self._next(start, stop), limit)
+                if taken:
+                    sync(self._spool.folder)  # the process may not have come to it yet
+                offsets = self._spool.offsets(taken, {})
+                last = (taken[-1].number, taken[-1].token) if taken else (start.part, start.token)
+                added = ConnectPosition(spool, *last, offsets)
+                return Span.of_parts(added.text, pieces, full=full)
 
     def _start_host(self, start: ConnectPosition, limit: Limit) -> HostProcess:
         """The process, which goes on behind what is sealed."""
@@ -161,20 +156,15 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
         In one listing a part may be missing whose name came while the folder was read.
         """
-        self._check_same(start)
+        # The last part is the one that was read, as far as it is still there. A branch may have
+        # been suspended while an older copy of the spool was written to.
+        there = next(iter(self._spool.parts(start.part - 1)), None)
+        if start.token and there and there.number == start.part and there.token != start.token:
+            raise PermanentError(another_part(self._source.spool, start.part))
         number, state = start.part + 1, self._spool.state()
         forgotten = state is not None and number < state.first
         if forgotten or (self._lacks(number) and self._lacks(number)):
             raise PermanentError(missing(self._source, number))
-
-    def _check_same(self, start: ConnectPosition) -> None:
-        """The last part is the one that was read, as far as it is still there.
-
-        A branch may have been suspended while an older copy of the spool was written to.
-        """
-        there = next(iter(self._spool.parts(start.part - 1)), None)
-        if start.token and there and there.number == start.part and there.token != start.token:
-            raise PermanentError(another_part(self._source.spool, start.part))
 
     def _lacks(self, number: int) -> bool:
         parts = self._spool.parts(number - 1)

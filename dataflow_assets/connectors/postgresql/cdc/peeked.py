@@ -92,7 +92,8 @@ class Peeked(CdcReader):
             raise PostgresqlFailure(f"the log of this server ends before {self._upto}")
         self._sending = True
         self._libpq.send_query(_PEEK.encode())
-        self._until_answered()
+        while self._libpq.is_busy():
+            self._wait(Silence())
         self._check(self._libpq.get_result(), pq.ExecStatus.COPY_OUT)
         # The answer comes before the work: its first row tells that all of it was done.
         self._first = self._row()
@@ -125,10 +126,6 @@ class Peeked(CdcReader):
                 pass
             self.execute("COMMIT")
             return b""
-
-    def _until_answered(self) -> None:
-        while self._libpq.is_busy():
-            self._wait(Silence())
 
     def _check(self, result: pq.abc.PGresult | None, expected: pq.ExecStatus) -> None:
         """Raises Failure where the server refuses; another statement may follow."""

@@ -76,8 +76,9 @@ class Planning:
     def plan(self, after: Positions, limit: Limit, until: Positions | None) -> Span:
         at = stored_position(after)
         self._loading.next_turn()
-        if at is not None:
-            self._warn_of_columns()
+        if at is not None and self._unknown:
+            log.warning("flow %s: %s", self._flow, self._unknown)
+            self._unknown = ""
         waiting = self._loading.waiting(at)
         if at is not None and not waiting:
             self._loading.let_go()
@@ -100,12 +101,6 @@ class Planning:
         """Raises PermanentError where the manifest chooses columns that no table has."""
         if self._unknown:
             raise PermanentError(f"{self._source.title}: {self._unknown}")
-
-    def _warn_of_columns(self) -> None:
-        """Once: a flow that has begun goes on, for a column may have been dropped meanwhile."""
-        if self._unknown:
-            log.warning("flow %s: %s", self._flow, self._unknown)
-            self._unknown = ""
 
     def _warn_of_generated(self, link: TextLink, waiting: list[str]) -> None:
         loaded = [

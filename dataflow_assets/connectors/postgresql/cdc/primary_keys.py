@@ -29,13 +29,13 @@ def keys_of(link: TextLink, found: Sequence[CdcTable]) -> Keys:
     Called by the driver when it looks at the tables, and again before the end of the log is asked
     for.
     """
-    names = {table.oid: table.name for table in found if _logs_whole_rows(table)}
+    names = {
+        table.oid: table.name
+        for table in found
+        if any(leaf.identity == "f" for leaf in table.leaves)
+    }
     rows = link.execute(_KEYS, [str(oid) for oid in names]) if names else []
     return {names[oid]: tuple(columns) for oid, columns in rows}
-
-
-def _logs_whole_rows(table: CdcTable) -> bool:
-    return any(leaf.identity == "f" for leaf in table.leaves)
 
 
 class SeenKeys:

@@ -40,7 +40,9 @@ def fit_column(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
 
 def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     if base == "inet":
-        return _with_mask(texts)
+        bits = pc.if_else(pc.match_substring(texts, ":"), "/128", "/32")
+        with_mask = pc.binary_join_element_wise(texts, bits, "")
+        return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)
     if pa.types.is_string(wanted):
         return texts
     if pa.types.is_boolean(wanted):
@@ -51,12 +53,6 @@ def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(wanted):
         return moments(texts, wanted)
     return texts.cast(wanted)
-
-
-def _with_mask(texts: pa.Array) -> pa.Array:
-    bits = pc.if_else(pc.match_substring(texts, ":"), "/128", "/32")
-    with_mask = pc.binary_join_element_wise(texts, bits, "")
-    return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)
 
 
 def _element(texts: pa.Array, kind: TypeOf, inner: pa.DataType) -> pa.Array:

@@ -169,7 +169,13 @@ class CdcChanges:
         bounds[0:-1:2], bounds[1::2] = column.start, column.start + column.size
         bounds[-1] = bounds[-2] if len(valid) else 0
         if (np.diff(bounds) < 0).any():
-            return _gather(self._buffer, column, valid)
+            # Value by value: these do not lie one behind the other.
+            pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
+            found = [
+                self._buffer[at : at + size].tobytes() if there else None
+                for at, size, there in pairs
+            ]
+            return _as_text(pa.array(found, pa.binary()))
         # Every second one of the pieces that the values cut the data into.
         buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(self._data)]
         pieces = pa.Array.from_buffers(pa.binary(), 2 * len(valid), buffers)
@@ -227,13 +233,6 @@ class CdcChanges:
                 )
                 found |= known & (one != other)
         return found
-
-
-def _gather(buffer: Bytes, column: CdcColumn, valid: Bools) -> pa.Array:
-    """Value by value: these do not lie one behind the other."""
-    pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
-    found = [buffer[at : at + size].tobytes() if there else None for at, size, there in pairs]
-    return _as_text(pa.array(found, pa.binary()))
 
 
 def _as_text(values: pa.Array) -> pa.Array:
