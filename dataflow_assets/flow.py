@@ -169,8 +169,8 @@ class Flow:
         source = self.source
         form = source.message_format() if isinstance(source, FormatsMessages) else None
         fields = [one.step.event_fields for one in self.transformations]
-        known = [found for found in fields if found is not None]
-        return form.of_events(frozenset().union(*known)) if form and known else form
+        names = [fields_of_branch for fields_of_branch in fields if fields_of_branch is not None]
+        return form.of_events(frozenset().union(*names)) if form and names else form
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it. Secrets must be resolved."""
@@ -187,10 +187,10 @@ class Flow:
         or table; TransientError where the Kubernetes API cannot be asked.
         """
         lookup = Lookup(self.secrets)
-        found = self._fill(lookup)
+        resolved = self._fill(lookup)
         lookup.check()
-        _check_apart(found)
-        return replace(found, files=lookup.files())
+        _check_apart(resolved)
+        return replace(resolved, files=lookup.files())
 
     def resolvable(self) -> Flow:
         """As `resolve`, with the values that can be had: what is missing is left out."""
@@ -220,10 +220,17 @@ def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
     Returns:
         True where both are one topic or table of one server.
     """
-    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
+    same_table = (one.system, one.namespace, one.name) == (
+        other.system,
+        other.namespace,
+        other.name,
+    )
     together = set(source.spellings()) & set(sink.spellings())
     return (
-        named and bool(together) and source.traits.reads_back and not getattr(source, "query", None)
+        same_table
+        and bool(together)
+        and source.traits.reads_back
+        and not getattr(source, "query", None)
     )
 
 

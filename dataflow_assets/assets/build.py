@@ -205,17 +205,17 @@ def _skip(
 
 def broken_files(findings: Iterable[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
     """An asset with a failing check for each file that something is wrong with."""
-    found: list[AnyAsset | dg.AssetChecksDefinition] = []
+    assets: list[AnyAsset | dg.AssetChecksDefinition] = []
     for file, its in by_file(findings).items():
-        found += _broken_file(file, its)
-    return found
+        assets += _broken_file(file, its)
+    return assets
 
 
 def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
+    by_path: dict[str, list[Finding]] = {}
     for finding in sorted(findings):
-        found.setdefault(finding.file, []).append(finding)
-    return found
+        by_path.setdefault(finding.file, []).append(finding)
+    return by_path
 
 
 def broken_key(file: str) -> dg.AssetKey:

@@ -34,8 +34,8 @@ def going(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
     One question to Dagster's storage, asked by the sensors `ingest` and `lag` with each tick and by
     the run of a lane every two seconds: runs that have ended are not read.
     """
-    wanted = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
-    return instance.get_run_records(wanted)
+    filters = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
+    return instance.get_run_records(filters)
 
 
 class Claims:

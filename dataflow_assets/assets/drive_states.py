@@ -75,14 +75,14 @@ def states_in(
 
 
 def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
-    found: dict[str, DriveState] = {}
+    states: dict[str, DriveState] = {}
     records = [*reversed(going(instance))]  # the newer run comes last and knows better
     for flow in flows:
         claims = Claims(instance, flow.id)
         for record in records:
             if claims.is_held(record.dagster_run):
-                found[flow.id] = _own(claims.dead(record))
-    return found
+                states[flow.id] = _own(claims.dead(record))
+    return states
 
 
 def _own(death: str) -> DriveState:
@@ -92,12 +92,12 @@ def _own(death: str) -> DriveState:
 
 
 def _states_in_lanes(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
-    found: dict[str, DriveState] = {}
+    states: dict[str, DriveState] = {}
     for lane in {flow.lane for flow in flows}:
         for part in PARTS:  # the newer run comes last and knows better
             page = Book(instance, lane, part).read()
             if time.time() - page.at < STALE_SECONDS:
                 for name, text in page.flows.items():
                     state = ERROR if name in page.failing else RUNNING
-                    found[name] = DriveState(f"in lane {lane}, {text}", state)
-    return found
+                    states[name] = DriveState(f"in lane {lane}, {text}", state)
+    return states

@@ -99,19 +99,19 @@ class Ingest:
             raise PermanentError(self._lane_flows.refused)
         if self._flows or self._interrupts.asked:
             return
-        asked = self._context.run.tags.get(SENSOR) == INGEST
-        if lacking := self._lane_flows.lacking(asked=asked):
+        by_sensor = self._context.run.tags.get(SENSOR) == INGEST
+        if lacking := self._lane_flows.lacking(asked=by_sensor):
             raise PermanentError(lacking)
 
     def _reason(self) -> str | None:
         """Why to end; the flows then end one after the other."""
-        found = self._why_to_end()
-        self._ending = found is not None
-        return found
+        reason = self._why_to_end()
+        self._ending = reason is not None
+        return reason
 
     def _why_to_end(self) -> str | None:
-        if asked := self._interrupts.reason() or self._lane_flows.over:
-            return asked
+        if reason := self._interrupts.reason() or self._lane_flows.over:
+            return reason
         if self._lane_flows.awaits:
             return None
         if self._lane_flows.none:
@@ -183,10 +183,10 @@ class Ingest:
             yield event
 
     def _evaluations(self, events: FlowEvents) -> Sequence[Told]:
-        found: list[dg.AssetCheckEvaluation] = []
+        checks: list[dg.AssetCheckEvaluation] = []
         with self._alone(events.nodes[0].flow.id):
-            found += events.evaluations()
-        return found
+            checks += events.evaluations()
+        return checks
 
     def _note_recovery(self, report: Report) -> None:
         failing = self._failing.get(report.flow)

@@ -53,9 +53,9 @@ class Departures:
         Called by the sensor `ingest` with each tick, and by the run of a lane every two seconds:
         one question for all flows.
         """
-        known = {flow.id: flow for flow in flows}
-        found = self.by_flow(known.values())
-        return {name: one for name, one in found.items() if one.out(known[name])}
+        by_id = {flow.id: flow for flow in flows}
+        departures = self.by_flow(by_id.values())
+        return {name: one for name, one in departures.items() if one.out(by_id[name])}
 
     def by_flow(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
         """Maps the id to the last departure of each flow that has ever left a lane.
@@ -63,8 +63,8 @@ class Departures:
         Called by the sensor `ingest` with each tick; one question.
         """
         keys = {_key(flow.id): flow.id for flow in flows}
-        found = self._storage.get_cursor_values(set(keys)) if keys else {}
-        return {keys[key]: Departure(**json.loads(text)) for key, text in found.items()}
+        texts = self._storage.get_cursor_values(set(keys)) if keys else {}
+        return {keys[key]: Departure(**json.loads(text)) for key, text in texts.items()}
 
     def leave(self, flow: Flow, error: str, *, passing: bool = False) -> None:
         """Notes that the flow has left its lane; called in the lane's run when that happens."""
@@ -76,17 +76,17 @@ class Departures:
 
     def come_back(self, flow: Flow) -> None:
         """Its lane may drive the flow again; called in a run of its own that has succeeded."""
-        known = self.by_flow([flow]).get(flow.id)
-        if known is not None and not known.back:
-            self._write({flow.id: replace(known, back=True, back_at=time.time())})
+        departure = self.by_flow([flow]).get(flow.id)
+        if departure is not None and not departure.back:
+            self._write({flow.id: replace(departure, back=True, back_at=time.time())})
 
     def let_back(self, flows: Iterable[Flow]) -> None:
         """Their lanes may drive these flows again, though no run of their own has succeeded.
 
         Called by the sensor `ingest`, for those whose servers work again.
         """
-        known = self.by_flow(flows)
-        self._write({name: replace(one, back=True) for name, one in known.items()})
+        departures = self.by_flow(flows)
+        self._write({name: replace(one, back=True) for name, one in departures.items()})
 
     def _write(self, departures: Mapping[str, Departure]) -> None:
         texts = {_key(name): json.dumps(asdict(one)) for name, one in departures.items()}

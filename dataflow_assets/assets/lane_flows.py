@@ -102,16 +102,16 @@ class LaneFlows:
         try:
             self._wanted = self._look()
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
-            known, said = self._loaded.flows, sentence(error).partition("\n")[0][:300]
+            flows, text = self._loaded.flows, sentence(error).partition("\n")[0][:300]
             # Before the flows are known nobody knows what of the text is a secret.
-            self._unread = mask(said, known) if known else type(error).__name__
+            self._unread = mask(text, flows) if flows else type(error).__name__
             log.warning("which flows to drive could not be found out: %s", self._unread)
         return self._wanted or ()
 
     def lets_go(self, flow: Flow) -> bool:
         """Whether the flow is not to be driven now, or was not for a while since it began."""
-        wanted = self.flows_to_drive()
-        gone = flow.id in self._let_go or all(one.id != flow.id for one in wanted)
+        driven = self.flows_to_drive()
+        gone = flow.id in self._let_go or all(one.id != flow.id for one in driven)
         return bool(self.over) or gone
 
     def why_not(self, flow: Flow) -> str:
@@ -240,11 +240,11 @@ class LaneFlows:
 
     def _without_own_runs(self, flows: Sequence[Flow]) -> Sequence[Flow]:
         """Without those that a run of their own drives; also whether the lane has another run."""
-        known = going(self._instance)
-        self._judge([record.dagster_run.run_id for record in known], known)
+        going_runs = going(self._instance)
+        self._judge([record.dagster_run.run_id for record in going_runs], going_runs)
         free = []
         for flow in flows:
-            run = Runs(self._instance, flow, known).on()
+            run = Runs(self._instance, flow, going_runs).on()
             if run is None:
                 free.append(flow)
             else:

@@ -46,8 +46,10 @@ class LaneRuns:
 
     def live(self) -> Sequence[dg.RunRecord]:
         """Runs that drive the lane or are about to, newest first; dead ones are reported."""
-        found = [record for record in self._all() if self._is_ours(record.dagster_run)]
-        return sorted(found, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True)
+        records = [record for record in self._all() if self._is_ours(record.dagster_run)]
+        return sorted(
+            records, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True
+        )
 
     def elsewhere(self, run_id: str = "") -> dg.DagsterRun | None:
         """A live run of a lane of this name in another location, whose flows are not in this one.
@@ -92,8 +94,8 @@ class LaneRuns:
     def failures(self) -> Sequence[dg.RunRecord]:
         """The latest runs of the lane since the last one that did not fail, newest first."""
         tags = {LANE: self._lane} | ({LOCATION: self._location} if self._location else {})
-        wanted = dg.RunsFilter(job_name=INGEST, tags=tags)
-        return failed_since(self._instance, wanted)
+        filters = dg.RunsFilter(job_name=INGEST, tags=tags)
+        return failed_since(self._instance, filters)
 
 
 def elsewhere(lane: str, other: dg.DagsterRun) -> str:
@@ -148,7 +150,7 @@ def wait_for_predecessor(runs: LaneRuns, run_id: str) -> str:
 def _waited_for(runs: LaneRuns, driver: Callable[[Mapping[Part, LanePage]], str]) -> str:
     """The last run that was waited for because it drove; empty where none did."""
     run, end = "", time.monotonic() + END_SECONDS
-    while time.monotonic() < end and (found := driver(runs.pages())):
-        run = found
+    while time.monotonic() < end and (driving := driver(runs.pages())):
+        run = driving
         time.sleep(LOOK_SECONDS)
     return run

@@ -100,8 +100,8 @@ def code_reference(file: Path, line: int) -> dict[str, Any]:
 
 def tags(flow: Flow) -> dict[str, str]:
     """Labels, as far as they make tags."""
-    found = {"dataflow/flow": flow.slug, **flow.labels}
-    return {key: value for key, value in found.items() if _is_tag(key, value)}
+    labels = {"dataflow/flow": flow.slug, **flow.labels}
+    return {key: value for key, value in labels.items() if _is_tag(key, value)}
 
 
 def description(node: AssetNode, graph: Graph) -> str:
@@ -164,15 +164,15 @@ def column_lineage(node: AssetNode, schema: pa.Schema) -> dict[str, Any]:
     Not of what the database fills by itself where a record does not.
     """
     columns = [f.name for f in schema if not Note.HAS_DEFAULT.marks(f)]
-    found = origins(node.flow, node.branch, columns)
-    if node.source is None or not found:
+    sources = origins(node.flow, node.branch, columns)
+    if node.source is None or not sources:
         return {}
     source = dg.AssetKey(list(node.source))
     return {
         COLUMN_LINEAGE: dg.TableColumnLineage(
             {
                 column: [dg.TableColumnDep(source, name) for name in sorted(names)]
-                for column, names in found.items()
+                for column, names in sources.items()
             }
         )
     }
@@ -258,12 +258,12 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 def state_metadata(lag: Lag) -> dict[str, Any]:
     """Returns what is known of a query's state, or of a connector's; of other flows nothing is."""
     sizes = {"state_bytes": lag.state, "late_rows": lag.late}
-    found = {name: _number(size) for name, size in sizes.items() if size is not None}
+    metadata = {name: _number(size) for name, size in sizes.items() if size is not None}
     if lag.watermark is not None:
-        found["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
+        metadata["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
     if lag.connector:
-        found["connector"] = dg.MetadataValue.json(dict(lag.connector))
-    return found
+        metadata["connector"] = dg.MetadataValue.json(dict(lag.connector))
+    return metadata
 
 
 def language_metrics(flow: Flow, lag: Lag) -> dict[str, Any]:

@@ -64,9 +64,9 @@ class Lines(logging.Handler):
         """
         while self._new:
             flow, level, text = self._new.popleft()
-            known, texts = self._waiting.get(flow, (level, []))
+            highest, texts = self._waiting.get(flow, (level, []))
             texts.append(text)
-            self._waiting[flow] = max(known, level), texts
+            self._waiting[flow] = max(highest, level), texts
         for flow in list(self._waiting)[:most]:
             level, texts = self._waiting.pop(flow)
             yield level, "\n".join(texts)

@@ -45,8 +45,8 @@ class Runs:
         Called in the process of a run of the flow's own, around all that it does.
         """
         run = self._instance.get_run_by_id(run_id)
-        known = run.tags.get(FLOWS, "").split(",") if run else []
-        flows = ",".join(sorted({self._flow.id, *filter(None, known)}))
+        flow_ids = run.tags.get(FLOWS, "").split(",") if run else []
+        flows = ",".join(sorted({self._flow.id, *filter(None, flow_ids)}))
         with self._claims.driving(run_id, {FLOWS: flows, MANIFEST: self._flow.version}):
             yield
 

@@ -68,9 +68,9 @@ def _flow(asked: Namespace) -> Flow:
 def _messages(asked: Namespace, flow: Flow) -> Iterable[Message]:
     if asked.input is not None:
         return islice(_read(asked.input), asked.limit)
-    found = _peek(flow, asked.limit or LIVE)
-    err(mask(f"{flow.id}: {found.which}", [flow]))
-    return found.messages
+    messages = _peek(flow, asked.limit or LIVE)
+    err(mask(f"{flow.id}: {messages.which}", [flow]))
+    return messages.messages
 
 
 def _peek(flow: Flow, limit: int) -> Found:

@@ -205,9 +205,9 @@ def ending(outcome: FlowOutcome, describe: Describe) -> str:
     """Returns how the run of one flow ended, in one line."""
     if outcome.error is not None:
         text = describe(outcome.error)
-        named = outcome.flow.id in text
+        names_flow = outcome.flow.id in text
         failed = paint("failed", "error")
-        return f"{failed}: {text}" if named else f"{outcome.flow.id}: {failed}: {text}"
+        return f"{failed}: {text}" if names_flow else f"{outcome.flow.id}: {failed}: {text}"
     totals = outcome.totals
     rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'}"
     counts = f"{rows}, {totals.rejected:,} rejected in {outcome.seconds:.1f} s"
@@ -217,8 +217,8 @@ def ending(outcome: FlowOutcome, describe: Describe) -> str:
 
 def _next(branches: dict[tuple[str, str], BranchProgress], report: Report) -> BranchProgress:
     key = (report.flow, report.branch.id)
-    known = branches.get(key)
-    branches[key] = known.plus(report) if known else BranchProgress(report, report.delta)
+    branch = branches.get(key)
+    branches[key] = branch.plus(report) if branch else BranchProgress(report, report.delta)
     return branches[key]
 
 

@@ -92,10 +92,10 @@ class JointJobs(Turns):
             for name, one in due.items()
             if one.paused is not None
         }
-        for name, found in self._looks.ends_together(sources).items():
-            if isinstance(found, DataflowError):
-                due[name].wake(copy(found))  # others may raise it too
-            elif any(found.news):
+        for name, ends in self._looks.ends_together(sources).items():
+            if isinstance(ends, DataflowError):
+                due[name].wake(copy(ends))  # others may raise it too
+            elif any(ends.news):
                 due[name].woken = time.monotonic()
                 due[name].wake(news=True)
         self._next_look = began + LEAST_SECONDS
@@ -110,24 +110,24 @@ class JointJobs(Turns):
 
     def _together(self, members: Sequence[LaneMember]) -> None:
         """One job for as many slices as about one turn can take, the most urgent first."""
-        asked: dict[TaskReading, list[tuple[int, ...]]] = {}
+        tasks: dict[TaskReading, list[tuple[int, ...]]] = {}
         chosen: list[LaneMember] = []
         room = self._slices
         for member in members:
             waiting = member.begin_turn() if room > 0 else None
             if waiting is None or waiting.reading is None:
                 continue
-            asked[waiting.reading] = waiting.reading.take()
+            tasks[waiting.reading] = waiting.reading.take()
             chosen.append(member)
-            room -= _slices(asked[waiting.reading])
+            room -= _slices(tasks[waiting.reading])
         if not chosen:
             return
         began = time.monotonic()
-        if not self._do(chosen, lambda spark: job.read(spark, asked)):
+        if not self._do(chosen, lambda spark: job.read(spark, tasks)):
             self._slices = max(_FEWEST_SLICES, self._slices / 2)
             return
         self._joint_seconds = time.monotonic() - began
-        self._learn(sum(map(_slices, asked.values())), full=room <= 0)
+        self._learn(sum(map(_slices, tasks.values())), full=room <= 0)
         for member in chosen:
             member.answer_when_over()
 

@@ -72,11 +72,11 @@ class Lane:
         for turns in (self._joint, self._single):
             turns.start()
         self._committed = time.monotonic()  # whoever drives may have waited for another lane
-        asked = -WANTED_SECONDS
+        asked_at = -WANTED_SECONDS
         try:
             while (reason := stop()) is None:
-                if time.monotonic() - asked >= WANTED_SECONDS:
-                    asked = time.monotonic()
+                if time.monotonic() - asked_at >= WANTED_SECONDS:
+                    asked_at = time.monotonic()
                     self._adjust({flow.id: flow for flow in wanted()})
                 yield self._take()
             self._end_all(reason)

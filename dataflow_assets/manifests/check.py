@@ -20,9 +20,9 @@ def plain(text: str, _style: str) -> str:
 
 def as_lines(loaded: Loaded, paint: Paint = plain) -> Iterator[str]:
     """Every finding, every note, then the count: `file:line:column: path: what is wrong`."""
-    for found in loaded.findings:
-        place, said = paint(_place(found), "place"), paint(found.message, "error")
-        yield f"{place}: {found.path}: {said}"
+    for finding in loaded.findings:
+        place, message = paint(_place(finding), "place"), paint(finding.message, "error")
+        yield f"{place}: {finding.path}: {message}"
     for hint in loaded.hints:
         place, word = paint(_place(hint), "place"), paint("note", "note")
         yield f"{place}: {word}: {hint.path}: {hint.message}"

@@ -97,18 +97,18 @@ class BranchRows:
         body = record.body
         if self.branch.traits.ignores_case:
             body = {self.branch.column(name) or name: value for name, value in body.items()}
-        given = {name: body[name] for name in names if name in body}
-        if not told and not given and len(names) == 1 and record.metadata.get("id") is not None:
-            given = {names[0]: record.metadata["id"]}
-        if told and len(given) < len(names):
-            missing = ", ".join(name for name in names if name not in given)
+        values = {name: body[name] for name in names if name in body}
+        if not told and not values and len(names) == 1 and record.metadata.get("id") is not None:
+            values = {names[0]: record.metadata["id"]}
+        if told and len(values) < len(names):
+            missing = ", ".join(name for name in names if name not in values)
             raise RejectedRecord("encode", _NO_KEY.format(missing))
-        return encode(given) if names and len(given) == len(names) else None
+        return encode(values) if names and len(values) == len(names) else None
 
     def _tombstone_key(self, record: Record) -> bytes | None:
         """The key of a tombstone, where tombstones delete."""
-        if self.tombstones == "delete" and self.shape and (found := self.shape.key(record)):
-            return encode(found)
+        if self.tombstones == "delete" and self.shape and (delete_key := self.shape.key(record)):
+            return encode(delete_key)
         key = str(record.metadata.get("key") or "")
         if self.tombstones == "delete" and NOT_UTF8 in key:
             raise RejectedRecord("decode", "key of a null message: is not UTF-8")
@@ -159,9 +159,9 @@ class BranchRows:
     def _place(self, one: Rejection, offsets: Any, sent: OriginalMessages) -> Rejection:
         """The rejection of a row with the place of its message, and the message."""
         offset = int(offsets[self.at[one.offset]])
-        found = sent[offset]
-        stage = "decode" if self.texts[one.offset] == found.body else "encode"
-        return replace(one, offset=offset, stage=stage, n=self.n[one.offset]).of(found)
+        original = sent[offset]
+        stage = "decode" if self.texts[one.offset] == original.body else "encode"
+        return replace(one, offset=offset, stage=stage, n=self.n[one.offset]).of(original)
 
     def _with_offsets(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""

@@ -113,8 +113,8 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         spare_worker()
-        told = TaskReport()
-        yield encode(self._results(self._from_spark(batches, told), told))
+        report = TaskReport()
+        yield encode(self._results(self._from_spark(batches, report), report))
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
         """The same for parts that the task reads itself, one after the other."""
@@ -123,12 +123,12 @@ class Pass:
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
         """The same for a slice of messages that the task has read by `messages_together`."""
-        told = TaskReport()
+        report = TaskReport()
         piece = self.span.slices[index]
         chunks = self._until_cut(
-            piece, self._messages(index, self._bound(index, batches, told)), told
+            piece, self._messages(index, self._bound(index, batches, report)), report
         )
-        return self._results(iter([(piece, chunks)]), told)
+        return self._results(iter([(piece, chunks)]), report)
 
     def _results(self, slices: Iterator[Chunks], told: TaskReport) -> list[Result]:
         failpoints.arm(self.branches[0].ticket.failpoint)
@@ -248,8 +248,8 @@ class Pass:
                 raise PermanentError("one Spark partition holds rows of two slices")
             offsets = rows.offsets(batch)
             with self._naming(slices[index]):
-                found = blaming_record(batch, read, make, offsets)
-            chunks = unknown_values.with_unknown(found, self.branches, batch, offsets)
+                chunks_or_blame = blaming_record(batch, read, make, offsets)
+            chunks = unknown_values.with_unknown(chunks_or_blame, self.branches, batch, offsets)
             share.add(batch.num_rows, chunks)
             yield chunks
 
@@ -293,8 +293,10 @@ class Pass:
             offsets = np.arange(seen, seen + batch.num_rows)
             make = partial(share, seen)
             with self._naming(piece):
-                found = blaming_record(batch, make, partial(partial, share, seen), offsets)
-            chunks = unknown_values.with_unknown(found, self.branches, batch, offsets)
+                chunks_or_blame = blaming_record(
+                    batch, make, partial(partial, share, seen), offsets
+                )
+            chunks = unknown_values.with_unknown(chunks_or_blame, self.branches, batch, offsets)
             seen += batch.num_rows
             counted.add(batch.num_rows, chunks)
             yield chunks

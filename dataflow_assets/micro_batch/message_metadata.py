@@ -43,14 +43,16 @@ class MetadataRows:
     reads: frozenset[str]
 
     def offsets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        found: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
-        return found
+        numbers: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
+        return numbers
 
     def records(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, Mapping[str, Any]]]:
         bodies = batch.column("body").to_pylist()
         if "metadata" in batch.schema.names:
-            known = batch.column("metadata").to_pylist()
-            return ((body, _entry_metadata(text)) for body, text in zip(bodies, known, strict=True))
+            metadata = batch.column("metadata").to_pylist()
+            return (
+                (body, _entry_metadata(text)) for body, text in zip(bodies, metadata, strict=True)
+            )
         static = self.source.metadata(self.piece)
         columns = dict(self._columns(batch))
         if not columns:
@@ -138,10 +140,10 @@ def _times(column: pa.Array) -> list[Any]:
     """Aware times; one that a producer has set beyond the year 9999 is a number of milliseconds."""
     times = column.cast(pa.timestamp("us", "UTC"))
     try:
-        found: list[Any] = times.to_pylist()
+        values: list[Any] = times.to_pylist()
     except OverflowError:
-        found = [_time(each) for each in times]
-    return found
+        values = [_time(each) for each in times]
+    return values
 
 
 def _time(value: pa.TimestampScalar) -> Any:
@@ -193,5 +195,5 @@ def with_time(chunk: Chunk, batch: pa.RecordBatch, offsets: pa.Array, name: str)
         times = batch.column(TIMESTAMP).cast(kind)
     else:
         times = pa.nulls(batch.num_rows, kind)
-    found = times.take(pc.index_in(chunk.rows.column(OFFSET), offsets))
-    return replace(chunk, rows=chunk.rows.append_column(name, found))
+    column = times.take(pc.index_in(chunk.rows.column(OFFSET), offsets))
+    return replace(chunk, rows=chunk.rows.append_column(name, column))

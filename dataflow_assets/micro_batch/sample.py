@@ -106,18 +106,22 @@ class Sampler:
     def _tell(self, batches: Iterable[pa.RecordBatch]) -> _Told:
         typed = self.source.delivers == "columns"
         try:
-            found = self._of_parts(batches) if typed else self.sample(self._messages(batches))
+            field_sample = (
+                self._of_parts(batches) if typed else self.sample(self._messages(batches))
+            )
         except DataflowError as error:
             # A failed task would lose the class, and be repeated.
             return _Told(failure=TaskFailure.of(error))
-        return _Told(found.records, found.schema.serialize().to_pybytes())
+        return _Told(field_sample.records, field_sample.schema.serialize().to_pybytes())
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         if self.format is not None:
             return self._of_groups(batches, self.format)
         bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
-        found = [(len(one), infer(one)) for one in bodies]
-        return FieldSample(sum(number for number, _ in found), merge(schema for _, schema in found))
+        inferred = [(len(one), infer(one)) for one in bodies]
+        return FieldSample(
+            sum(number for number, _ in inferred), merge(schema for _, schema in inferred)
+        )
 
     def _of_groups(self, batches: Iterable[pa.RecordBatch], form: MessageFormat) -> FieldSample:
         """The types of the messages' own schemas, for what steps have left alone."""
@@ -164,14 +168,14 @@ class Sampler:
     def read_together(self, indexes: Iterable[int]) -> Iterator[pa.RecordBatch]:
         """The messages of slices that are read by `messages_together`; empty ones are left out."""
         slices, identity = self.span.slices, self.identity or ""
-        asked = [
+        readings = [
             Asked(self.source, identity, piece, self.metadata_to_read, index, len(slices))
             for index in indexes
             if isinstance(piece := slices[index], OffsetSlice) and not piece.empty
         ]
-        if asked:
+        if readings:
             assert isinstance(self.source, ReadsMessages)  # noqa: S101 - its session has chosen
-            for _, batches in self.source.messages_together(asked):
+            for _, batches in self.source.messages_together(readings):
                 yield from batches
 
     def glance(self) -> FieldSample | None:
@@ -189,10 +193,10 @@ class Sampler:
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         pieces = [self.span.slices[index] for index in indexes]
         with _closing(read_in_order(self.source, pieces, self.metadata_to_read)) as each:
-            for index, given in zip(indexes, each, strict=True):
-                with _closing(given) as rows:
-                    found = (one for one in self._of_rows(index, rows) if one.records)
-                    if (first := next(found, None)) is not None:
+            for index, part in zip(indexes, each, strict=True):
+                with _closing(part) as rows:
+                    samples = (one for one in self._of_rows(index, rows) if one.records)
+                    if (first := next(samples, None)) is not None:
                         return first
         return FieldSample(0, pa.schema([]))
 
@@ -238,8 +242,8 @@ def unite(schemas: Iterable[pa.Schema]) -> pa.Schema:
     for schema in schemas:
         typed = typed and Note.TYPED.marks(schema)
         for field in schema:
-            known = fields.setdefault(field.name, field)
-            fields[field.name] = known if known.equals(field, True) else _unite(known, field)
+            before = fields.setdefault(field.name, field)
+            fields[field.name] = before if before.equals(field, True) else _unite(before, field)
     return pa.schema(fields.values(), {Note.TYPED: b"1"} if typed else None)
 
 
@@ -260,13 +264,13 @@ def _with_types(
 ) -> pa.Schema:
     """The schema with the source's own types where the steps have left a column's values alone."""
     objects = [_object(body) for body in bodies if isinstance(body, bytes)]
-    for given in table_columns(batch.schema):
-        at = schema.get_field_index(given.name)
+    for column in table_columns(batch.schema):
+        at = schema.get_field_index(column.name)
         if at < 0 or len(objects) < len(bodies):
             continue
-        before = {exact_json(cell) for cell in cells(batch.column(given.name), given)}
-        after = {bytes(one[given.name]) for one in objects if given.name in one}
-        schema = schema.set(at, given) if after <= before else schema
+        before = {exact_json(cell) for cell in cells(batch.column(column.name), column)}
+        after = {bytes(one[column.name]) for one in objects if column.name in one}
+        schema = schema.set(at, column) if after <= before else schema
     return schema
 
 
@@ -286,8 +290,8 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     Raises a task's own error again, the gravest first.
     """
     typed = work.source.delivers == "columns"
-    if typed and (found := work.glance()) is not None:
-        return found
+    if typed and (glanced := work.glance()) is not None:
+        return glanced
     messages = work.source.delivers == "messages"
     reader = span_reader(source, work.span) if messages else "spark"
     if reader != "spark":
@@ -299,10 +303,10 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.metadata_to_read)
-    told = [decode_msgpack(output, _Told) for output in collect(read, work)]
-    raise_gravest([one.failure for one in told if one.failure])
+    answers = [decode_msgpack(output, _Told) for output in collect(read, work)]
+    raise_gravest([one.failure for one in answers if one.failure])
     samples = [
-        FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told
+        FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in answers
     ]
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them

@@ -37,11 +37,11 @@ def with_unknown(
         batch: as the source has delivered it, or as messages.
         offsets: of each row of the batch, ascending.
     """
-    found = reasons(batch)
-    if found is None:
+    why = reasons(batch)
+    if why is None:
         return list(chunks)
     return [
-        _with(chunk, found, offsets) if branch.traits.replaces_whole_rows else chunk
+        _with(chunk, why, offsets) if branch.traits.replaces_whole_rows else chunk
         for chunk, branch in zip(chunks, branches, strict=True)
     ]
 
@@ -71,8 +71,8 @@ def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     why = reasons(batch)
     if why is None:
         return np.zeros(batch.num_rows, np.bool_)
-    found: npt.NDArray[np.bool_] = why.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    mask: npt.NDArray[np.bool_] = why.is_valid().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def reasons(batch: pa.RecordBatch) -> pa.Array | None:
@@ -83,7 +83,7 @@ def reasons(batch: pa.RecordBatch) -> pa.Array | None:
 
 def _with(chunk: Chunk, reasons: pa.Array, offsets: npt.NDArray[np.int64]) -> Chunk:
     places = np.searchsorted(offsets, chunk.rows.column(OFFSET).to_numpy())
-    found = reasons.take(pa.array(places))
-    if found.null_count == len(found):
+    why = reasons.take(pa.array(places))
+    if why.null_count == len(why):
         return chunk
-    return replace(chunk, rows=chunk.rows.append_column(pa.field(UNKNOWN, pa.string()), found))
+    return replace(chunk, rows=chunk.rows.append_column(pa.field(UNKNOWN, pa.string()), why))

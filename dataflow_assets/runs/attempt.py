@@ -132,9 +132,9 @@ class RunAttempt:
         return self._progress.ends[identity]
 
     def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
-        asked = self._request.stop()
-        if asked:
-            return asked
+        reason = self._request.stop()
+        if reason:
+            return reason
         if self._progress.over:
             return "its time is up"
         drained = until is not None and span.empty and not turn.alone

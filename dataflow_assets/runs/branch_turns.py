@@ -99,10 +99,10 @@ def _lower(partition: str, one: Position, other: Position, lags: Lags) -> Positi
 def _extreme(
     places: Iterable[Positions], wins: Callable[[str, Position, Position], bool]
 ) -> Positions:
-    found: dict[str, Position] = {}
+    extreme: dict[str, Position] = {}
     for positions in places:
         for partition, position in positions.items():
-            known = found.setdefault(partition, position)
-            if wins(partition, position, known):
-                found[partition] = position
-    return found
+            best = extreme.setdefault(partition, position)
+            if wins(partition, position, best):
+                extreme[partition] = position
+    return extreme

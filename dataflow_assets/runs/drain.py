@@ -78,10 +78,12 @@ def _was_replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
     forget()
     if not isinstance(error, PermanentError) or isinstance(error, TakenOver | Stopped):
         return False
-    found = outcome(flow.resolve)
-    if isinstance(found, DataflowError) or found == opened:
+    resolved = outcome(flow.resolve)
+    if isinstance(resolved, DataflowError) or resolved == opened:
         return False
-    other = "a Secret has another value" if found.files == opened.files else "a certificate is new"
+    other = (
+        "a Secret has another value" if resolved.files == opened.files else "a certificate is new"
+    )
     log.warning("flow %s: %s; %s: trying again", flow.id, error, other)
     return True
 

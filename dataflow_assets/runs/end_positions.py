@@ -24,8 +24,8 @@ def visible(flow: Flow, source: SourceSession, until: str | None) -> Positions:
     Raises:
         PermanentError: `until` is no time, or the source knows none.
     """
-    given = _before(flow, source, until) if until else None
-    return given or source.end()
+    positions = _before(flow, source, until) if until else None
+    return positions or source.end()
 
 
 def check_reached(

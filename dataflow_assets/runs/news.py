@@ -123,14 +123,14 @@ class Looks:
         groups = group_ends((flow, one.source) for flow, one in due.items())
         new = groups.keys() - self._under_way.keys()
         for group in new:
-            asked = {flow: due[flow] for flow in groups[group]}
-            question = Question(groups[group], partial(_ask_ends, asked))
-            self._under_way[group] = _Look(asked, question)
+            flows = {flow: due[flow] for flow in groups[group]}
+            question = Question(groups[group], partial(_ask_ends, flows))
+            self._under_way[group] = _Look(flows, question)
         return [self._under_way[group] for group in new]
 
     def _is_due(self, flow: str, one: OpenSource) -> bool:
-        known = self._known.get(flow)
-        return known is None or not known.is_of(one) or known.is_due(one)
+        answer = self._known.get(flow)
+        return answer is None or not answer.is_of(one) or answer.is_due(one)
 
     def _gather(self, group: Group, look: _Look) -> None:
         done, since = look.question.answer.done(), look.question.since

@@ -39,8 +39,8 @@ class Settled:
         """False where the branch that rejected it has still to commit its record."""
         branch_id = entry.branch.removesuffix(REPLAY)
         if branch_id not in self._known:
-            found = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
-            looked = [branch.sink.peek(self._flow.target(branch)) for branch in found]
+            branches = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
+            looked = [branch.sink.peek(self._flow.target(branch)) for branch in branches]
             self._known[branch_id] = next(iter(looked), None)
         checkpoint = self._known[branch_id]
         if checkpoint is None or entry.place is None or checkpoint.reading != entry.reading:

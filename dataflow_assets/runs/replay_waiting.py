@@ -36,7 +36,11 @@ class Waiting:
         most = most or LOOKED_AT
         listed = [(store, store.pending(flow.id, since, most)) for store in stores]
         whole = all(len(entries) < most for _, entries in listed)
-        return cls(flow, tuple((s, {one.id: one for one in found}) for s, found in listed), whole)
+        return cls(
+            flow,
+            tuple((s, {one.id: one for one in listed_entries}) for s, listed_entries in listed),
+            whole,
+        )
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -50,17 +54,17 @@ class Waiting:
 
     def entries_of(self, names: Sequence[EntryName]) -> list[Entry]:
         """Returns those of these names that still wait: somebody may have deleted the others."""
-        wanted = frozenset(names)
-        found = [one for one in self.entries if one.name in wanted]
-        if len(found) < len(wanted) and not self.whole:
+        chosen = frozenset(names)
+        entries = [one for one in self.entries if one.name in chosen]
+        if len(entries) < len(chosen) and not self.whole:
             stores = (store for store, _ in self.found)
             return Waiting.look(self.flow, stores, None, _EVERYTHING).entries_of(names)
-        return found
+        return entries
 
     def note(self, entries: Sequence[Entry]) -> None:
         """Says in their stores that these have had their replay."""
-        for store, found in self.found:
-            if mine := [one for one in entries if one.id in found]:
+        for store, entries_of_store in self.found:
+            if mine := [one for one in entries if one.id in entries_of_store]:
                 store.replayed(mine)
 
     def drop_superseded(self) -> None:
@@ -91,5 +95,5 @@ class Waiting:
     @cached_property
     def _entries(self) -> list[Entry]:
         """Each once: branches may share a store."""
-        by_id = {name: one for _, found in self.found for name, one in found.items()}
+        by_id = {name: one for _, entries in self.found for name, one in entries.items()}
         return list(by_id.values())

@@ -94,8 +94,10 @@ class RunProgress:
 
     def open_for(self, branch: Branch) -> bool:
         """Returns whether the branch takes part now: not suspended, or long enough."""
-        known = self._suspended.get(branch.id)
-        return known is None or (not known.for_good and time.monotonic() >= known.back)
+        suspension = self._suspended.get(branch.id)
+        return suspension is None or (
+            not suspension.for_good and time.monotonic() >= suspension.back
+        )
 
     def suspend(self, flow: Flow, error: DataflowError) -> bool:
         """Suspends the branch that the error is about; False when no other branch could go on."""
@@ -103,9 +105,13 @@ class RunProgress:
             self._suspended = {name: b for name, b in self._suspended.items() if b.for_good}
             return False
         now = time.monotonic()
-        known = self._suspended.get(error.branch)
-        wait = min(2 * known.wait, LONGEST_SUSPENSION) if known else self._patience.first_wait
-        since = known.since if known else now
+        suspension = self._suspended.get(error.branch)
+        wait = (
+            min(2 * suspension.wait, LONGEST_SUSPENSION)
+            if suspension
+            else self._patience.first_wait
+        )
+        since = suspension.since if suspension else now
         self._suspended[error.branch] = SuspendedBranch(error, wait, since, now + wait)
         again = "for this run" if isinstance(error, PermanentError) else f"for {wait:.1f} s"
         log.warning("flow %s: %s is suspended %s: %s", flow.id, error.branch, again, error)
@@ -135,17 +141,17 @@ class RunProgress:
 
     def lasting(self, branch: str | None) -> bool:
         """Whether a suspended branch will not come back, or has not within the run's patience."""
-        known = self._suspended.get(branch or "")
-        if known is None:
+        suspension = self._suspended.get(branch or "")
+        if suspension is None:
             return False
-        return known.for_good or time.monotonic() - known.since >= self._patience.seconds
+        return suspension.for_good or time.monotonic() - suspension.since >= self._patience.seconds
 
     def stop_at(self, error: Stopped) -> None:
         """Nothing at or behind this record is read any more in this run."""
-        known = self.stopped.get(error.partition)
+        stop = self.stopped.get(error.partition)
         if error.partition.startswith(PART):
             raise error  # a part is stored whole or not at all
-        if known is not None and known.offset <= error.offset:
+        if stop is not None and stop.offset <= error.offset:
             raise error  # read although the flow had stopped there: no bound stops it
         self.stopped[error.partition] = error
 
@@ -172,14 +178,16 @@ class RunProgress:
 
     def raise_suspended(self, flow: Flow) -> None:
         """Ends the run with the error of a branch that did not come back."""
-        found = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
-        if not found:
+        suspensions = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
+        if not suspensions:
             return
-        first = found[0][1]
+        first = suspensions[0][1]
         kind = PermanentError if first.for_good else TransientError
-        others = "The other branches went on; each" if len(found) < len(flow.branches) else "Each"
+        others = (
+            "The other branches went on; each" if len(suspensions) < len(flow.branches) else "Each"
+        )
         error = kind(
-            f"flow {flow.id}: {_describe(found)}. {others} continues from its own checkpoint"
+            f"flow {flow.id}: {_describe(suspensions)}. {others} continues from its own checkpoint"
         )
         error.suspended = tuple(self._suspended)
         raise error from first.error
@@ -189,10 +197,10 @@ class RunProgress:
         before = [one for one in sorted(self._suspended.items()) if one[1].for_good]
         if not before or isinstance(error, TakenOver):
             return error
-        found = PermanentError(f"{error}. Before that, {_describe(before)}")
-        found.branch, found.suspended = error.branch, tuple(name for name, _ in before)
-        found.__cause__ = error
-        return found
+        failure = PermanentError(f"{error}. Before that, {_describe(before)}")
+        failure.branch, failure.suspended = error.branch, tuple(name for name, _ in before)
+        failure.__cause__ = error
+        return failure
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
         """Waits before the next attempt.

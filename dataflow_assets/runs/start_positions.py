@@ -65,10 +65,10 @@ def settle(
         # checkpoint. What is stored of an unfinished micro-batch comes again, which upserts bear.
         # Where each run loads all tables, a load that is not finished goes on, unless the sink
         # cannot finish it.
-        found = again(flow, branch, source, session.checkpoint, start)
+        positions = again(flow, branch, source, session.checkpoint, start)
         goes_on = not start.reload and bool(_loads(source, session.checkpoint))
         if not (goes_on and _can_finish(session)):
-            session.restart(found, source.identity)
+            session.restart(positions, source.identity)
 
 
 def _check_start(flow: Flow, start: Start) -> None:
@@ -91,8 +91,8 @@ def _check_start(flow: Flow, start: Start) -> None:
 
 
 def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -> None:
-    known = lasting(session.checkpoint.positions)
-    if known and isinstance(source, TakesOverPositions) and not source.understands(known):
+    positions = lasting(session.checkpoint.positions)
+    if positions and isinstance(source, TakesOverPositions) and not source.understands(positions):
         raise PermanentError(
             f"flow {flow.id}: its checkpoint was written when the flow read {flow.source_address} "
             "in another way (a query of SQL with state, without, or over other tables): begin "
@@ -145,9 +145,9 @@ def check_again(flow: Flow, branch: Branch, source: SourceSession, start: Start)
     """
     _check_start(flow, start)
     with blame(branch.id):
-        known = branch.sink.peek(flow.target(branch))
-    if known is not None and known.positions:
-        again(flow, branch, source, known, start)
+        checkpoint = branch.sink.peek(flow.target(branch))
+    if checkpoint is not None and checkpoint.positions:
+        again(flow, branch, source, checkpoint, start)
 
 
 def check_opened(
@@ -177,17 +177,17 @@ def _can_finish(session: SinkSession) -> bool:
 
 
 def _check_appended(flow: Flow, branch: Branch, positions: Positions, start: Start) -> None:
-    named = ", ".join(start.reload)
+    tables = ", ".join(start.reload)
     if not start.confirmed:
         raise PermanentError(
-            f"flow {flow.id}: {branch.address} is appended to: loading {named} again would store "
-            f"its rows twice. Delete the rows of {named} there while the flow does not run, and "
+            f"flow {flow.id}: {branch.address} is appended to: loading {tables} again would store "
+            f"its rows twice. Delete the rows of {tables} there while the flow does not run, and "
             "confirm (--yes; in the launchpad confirm: true)"
         )
     if lasting(positions) != dict(positions):
         raise PermanentError(
             f"flow {flow.id}: a micro-batch into {branch.address} is stored in part, and rows "
-            f"would be stored twice. Let the flow run once, then load {named} again"
+            f"would be stored twice. Let the flow run once, then load {tables} again"
         )
 
 
@@ -212,10 +212,10 @@ def first(source: SourceSession, session: SinkSession) -> Positions:
     """
     if not isinstance(session, TakesOver):
         return source.start()
-    known = session.inheritance()
+    inherited = session.inheritance()
     if isinstance(source, TakesOverPositions):
-        return source.take_over(known)
-    return {**source.start(), **known}
+        return source.take_over(inherited)
+    return {**source.start(), **inherited}
 
 
 def _meet_another(

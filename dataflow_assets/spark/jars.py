@@ -89,8 +89,8 @@ def cache() -> Path:
 
     An installed package is in a folder that may be read-only, and that upgrades empty.
     """
-    if given := os.environ.get("DATAFLOW_CACHE"):
-        return Path(given)
+    if folder := os.environ.get("DATAFLOW_CACHE"):
+        return Path(folder)
     if (ROOT / "pyproject.toml").exists():
         return ROOT / ".cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dataflow-assets")
@@ -158,9 +158,9 @@ def pinned_file(jar: Jar, pin: str) -> Path:
     path = place(jar)
     if not path.exists():
         _download(jar, path, pin)
-    if (found := _sha256(path)) != jar.sha256:
+    if (digest := _sha256(path)) != jar.sha256:
         raise OtherHash(
-            f"{jar.coordinate}: the file {path} has the sha256 {found}, {pin} says {jar.sha256}: "
+            f"{jar.coordinate}: the file {path} has the sha256 {digest}, {pin} says {jar.sha256}: "
             "remove the file, or place the right one there"
         )
     return path
@@ -181,10 +181,10 @@ def _download(jar: Jar, path: Path, pin: str = LOCK.name) -> Jar:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent.parent) as scratch:
         fetched = _resolve(jar, Path(scratch))
-        found = _sha256(fetched)
-        if found != jar.sha256:
+        digest = _sha256(fetched)
+        if digest != jar.sha256:
             raise OtherHash(
-                f"{jar.coordinate}: sha256 is {found}, {pin} says {jar.sha256}; it was not "
+                f"{jar.coordinate}: sha256 is {digest}, {pin} says {jar.sha256}; it was not "
                 f"kept. Either the download or {pin} is wrong: compare both with the "
                 f"publisher's checksum before you change {pin}"
             )
@@ -202,13 +202,13 @@ def _resolve(jar: Jar, scratch: Path) -> Path:
     context = MavenContext(repo_cache=scratch, local_repos=[], remote_repos=remote)
     try:
         project = context.project(jar.group, jar.artifact)
-        found = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
+        artifact = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
     except Exception as error:  # whatever jgo's HTTP client raises
         if _NOWHERE in str(error):
             (repository,) = context.remote_repos.values()
             raise _not_downloaded(jar, f"{repository}/{jar.path}") from None
         raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
-    return Path(found)
+    return Path(artifact)
 
 
 def _not_downloaded(jar: Jar, url: str) -> JarError:

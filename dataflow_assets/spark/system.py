@@ -23,12 +23,12 @@ HOLDER = 'cat /proc/$$/stat /proc/sys/kernel/random/boot_id >"$0" && exec "$@"'
 
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on. Another process may take one before you do."""
-    found: set[int] = set()
-    while len(found) < count:
+    ports: set[int] = set()
+    while len(ports) < count:
         port = random.choice(PORTS)  # noqa: S311 (no secret; keeps parallel sessions apart)
         if is_free(port):
-            found.add(port)
-    return list(found)
+            ports.add(port)
+    return list(ports)
 
 
 def is_free(port: int) -> bool:
@@ -96,10 +96,10 @@ def listening(process: psutil.Process) -> set[int]:
 
 def family(process: psutil.Process) -> list[psutil.Process]:
     """A process, what descends from it, and orphans of the session it leads; itself first."""
-    found = {each for each in psutil.process_iter() if _session(each.pid) == process.pid}
+    processes = {each for each in psutil.process_iter() if _session(each.pid) == process.pid}
     with suppress(psutil.NoSuchProcess):
-        found.update(process.children(recursive=True))
-    return [process, *(each for each in found if each.pid != process.pid)]
+        processes.update(process.children(recursive=True))
+    return [process, *(each for each in processes if each.pid != process.pid)]
 
 
 def send(number: int, processes: Iterable[psutil.Process]) -> None:

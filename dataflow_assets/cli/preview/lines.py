@@ -79,11 +79,11 @@ class _Way:
                     return
             step += 1
         yield from self._flush()
-        found = next(self._out, None)
-        if found is None:
+        trace = next(self._out, None)
+        if trace is None:
             return
-        route = f"  ({found.route})" if found.route else ""
-        yield Line(f"-> {self._sinks[found.route].address}{route}", "sink")
+        route = f"  ({trace.route})" if trace.route else ""
+        yield Line(f"-> {self._sinks[trace.route].address}{route}", "sink")
 
     def _same(self, visit: Visit) -> Iterator[Line]:
         if visit.skipped:
@@ -127,8 +127,8 @@ class _Way:
 
 
 def _difference(before: Record, after: Record) -> Iterator[Line]:
-    found = difflib.unified_diff(_show(before), _show(after), lineterm="", n=CONTEXT)
-    _names, _of_files, _first_place, *texts = found
+    diff = difflib.unified_diff(_show(before), _show(after), lineterm="", n=CONTEXT)
+    _names, _of_files, _first_place, *texts = diff
     for text in texts:
         if text.startswith("@@"):
             yield Line("    ...", "same")

@@ -41,10 +41,10 @@ def given_address(value: str, option: str, example: str) -> str:
     Raises:
         PermanentError: the value of the Secret is not an address.
     """
-    found = value.strip()
+    address = value.strip()
     with of_secret(option):
-        check_address(found, example)
-    return found
+        check_address(address, example)
+    return address
 
 
 def host_slug(address: str, *more: str | None) -> str:

@@ -131,12 +131,12 @@ class CatalogConnection(Connector):
     def _without_effect(self) -> Iterator[tuple[str, str]]:
         """Credentials that are not sent, and keys of a client that is not there."""
         sent = self._credentials_key
-        said = f"is not sent: {sent} is" if sent else "is not sent: authenticationType is NONE"
+        reason = f"is not sent: {sent} is" if sent else "is not sent: authenticationType is NONE"
         basic = self.basic_auth
         whole = basic is None or basic.complete  # else another note says what is missing
         for key, names in CREDENTIALS.items():
             if key != sent and (key != "basicAuth" or whole):
-                yield from ((name, said) for name in names)
+                yield from ((name, reason) for name in names)
         if not self._given("oauth2_client_id"):
             for name in ("oauth2_server_uri", "oauth2_server_uri_secret_ref", "oauth2_scope"):
                 yield name, "has no effect without oauth2ClientID"
@@ -154,8 +154,8 @@ class CatalogConnection(Connector):
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks read by the store that the driver's environment names: theirs is another one."""
         state = super().__getstate__()
-        known = {"s3_endpoint": self.store_endpoint, "s3_region": self._region}
-        return state | {"__dict__": state["__dict__"] | known}
+        resolved = {"s3_endpoint": self.store_endpoint, "s3_region": self._region}
+        return state | {"__dict__": state["__dict__"] | resolved}
 
     @property
     def token_endpoint(self) -> str:
@@ -172,8 +172,8 @@ class CatalogConnection(Connector):
     @property
     def _authenticates(self) -> bool:
         basic = self.basic_auth is not None and self.basic_auth.complete
-        known = basic or self._given("bearer_token") or self._given("oauth2_client_id")
-        return known and self.authentication_type != "NONE"
+        has_credentials = basic or self._given("bearer_token") or self._given("oauth2_client_id")
+        return has_credentials and self.authentication_type != "NONE"
 
     @property
     def store_endpoint(self) -> str | None:
@@ -267,11 +267,13 @@ class CatalogConnection(Connector):
 
     def _file_properties(self) -> dict[str, str]:
         keys = {"s3.access-key-id": "access_key", "s3.secret-access-key": "secret_access_key"}
-        given = {key: self._credential(name) for key, name in keys.items() if self._given(name)}
+        credentials = {
+            key: self._credential(name) for key, name in keys.items() if self._given(name)
+        }
         values = {
             "s3.endpoint": self.store_endpoint,
             "s3.region": self._region,
-            **given,
+            **credentials,
             "s3.force-virtual-addressing": str(not self.s3_path_style_access),
             "s3.connect-timeout": "10",
             "s3.request-timeout": "60",
@@ -288,6 +290,6 @@ def _declared_credential(value: SecretStr | str | None, option: str) -> str:
 
     Without one the flow would ask as somebody else, or as nobody.
     """
-    if not (found := _text(value)):
+    if not (text := _text(value)):
         raise PermanentError(f"{option}: its Secret is empty")
-    return found
+    return text

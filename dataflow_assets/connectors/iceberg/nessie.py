@@ -39,9 +39,9 @@ another one."""
 
 def _check_name(table: str) -> None:
     """Raises ValueError where Nessie would take a part of the name for a reference."""
-    if found := _OF_REFERENCES.search(table):
+    if match := _OF_REFERENCES.search(table):
         raise ValueError(
-            f"must not have `{found[0]}`: Nessie would take what follows for a branch, a tag "
+            f"must not have `{match[0]}`: Nessie would take what follows for a branch, a tag "
             "or a time; name the branch or tag with the option branch"
         )
 
@@ -145,8 +145,8 @@ class NessieConnection(CatalogConnection):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if found := _OF_THE_API.search(self.base_url):
-            yield "base_url", f"must be written without {found[0]}, which is added: nothing answers"
+        if match := _OF_THE_API.search(self.base_url):
+            yield "base_url", f"must be written without {match[0]}, which is added: nothing answers"
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:

@@ -33,8 +33,8 @@ class TableCatalog(Catalog, ABC):
     def table(self, identifier: Identifier) -> Table | None:
         """The table as it is now; None where it or its namespace is missing."""
         with suppress(*GONE):
-            found: Table = self.load_table(identifier)
-            return found
+            loaded: Table = self.load_table(identifier)
+            return loaded
         return None
 
     def make(

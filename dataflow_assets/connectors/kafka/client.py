@@ -93,11 +93,11 @@ class KafkaBroker:
 
     def topic(self, patience: float = PATIENCE) -> Topic:
         def ask() -> Topic:
-            asked = self.admin.describe_topics(
+            futures = self.admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=TIMEOUT
             )
-            found = self.wait_for(asked[self.name])
-            return Topic(str(found.topic_id), len(found.partitions))
+            description = self.wait_for(futures[self.name])
+            return Topic(str(description.topic_id), len(description.partitions))
 
         return self._patiently("describing the topic", ask, patience)
 
@@ -118,10 +118,12 @@ class KafkaBroker:
         """
 
         def ask() -> dict[str, str]:
-            asked = self.admin.describe_topics(
+            futures = self.admin.describe_topics(
                 TopicCollection(list(topics)), request_timeout=TIMEOUT
             )
-            return {name: str(found) for name, one in asked.items() if (found := self._id(one))}
+            return {
+                name: str(topic_id) for name, one in futures.items() if (topic_id := self._id(one))
+            }
 
         return self._patiently("describing topics such as", ask, PATIENCE)
 
@@ -136,8 +138,8 @@ class KafkaBroker:
 
         The latest offset of `committed` records lies before the first open transaction.
         """
-        asked = self._partitions(topic)
-        return self._list_offsets(asked, wanted, committed=committed) if asked else []
+        partitions = self._partitions(topic)
+        return self._list_offsets(partitions, wanted, committed=committed) if partitions else []
 
     def bounds(self, topic: Topic) -> KafkaBounds:
         """Returns where each partition begins and ends for readers of committed records."""
@@ -152,8 +154,8 @@ class KafkaBroker:
     def _list_offsets(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
     ) -> list[list[int]]:
-        found = self._ask_offsets(partitions, wanted, committed=committed)
-        return [[one.offset for one in answer] for answer in found]
+        answers = self._ask_offsets(partitions, wanted, committed=committed)
+        return [[one.offset for one in answer] for answer in answers]
 
     def _ask_offsets(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
@@ -161,23 +163,23 @@ class KafkaBroker:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask() -> list[list[ListOffsetsResultInfo]]:
-            asked = [
+            futures = [
                 self.admin.list_offsets(
                     dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
                 )
                 for spec in wanted
             ]
-            return [self._in_order(answer) for answer in asked]
+            return [self._in_order(answer) for answer in futures]
 
         return self._patiently("listing offsets", ask, PATIENCE)
 
     def committed_offsets(self, group: str, topic: Topic) -> dict[int, KafkaCommitted]:
         """Returns what the group has committed, by partition."""
-        with closing(KafkaGroup(self._client.settings, group)) as asked:
+        with closing(KafkaGroup(self._client.settings, group)) as client:
             partitions = range(topic.partitions)
             return self._patiently(
                 f"reading the offsets of group {group} for",
-                lambda: asked.committed_offsets(self.name, partitions, TIMEOUT),
+                lambda: client.committed_offsets(self.name, partitions, TIMEOUT),
                 LOADING,
             )
 
@@ -189,9 +191,9 @@ class KafkaBroker:
         self.committed_offsets(group, topic)
 
         def ask() -> list[str]:
-            asked = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT)
-            found = self.wait_for(asked[group]).members
-            return [f"{one.client_id} at {one.host.lstrip('/')}" for one in found]
+            futures = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT)
+            members = self.wait_for(futures[group]).members
+            return [f"{one.client_id} at {one.host.lstrip('/')}" for one in members]
 
         return self._patiently(f"looking for members of group {group}", ask, PATIENCE)
 
@@ -286,5 +288,7 @@ class KafkaBroker:
             raise
 
     def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
-        found = {partition.partition: self.wait_for(answer) for partition, answer in asked.items()}
-        return [found[number] for number in sorted(found)]
+        offsets = {
+            partition.partition: self.wait_for(answer) for partition, answer in asked.items()
+        }
+        return [offsets[number] for number in sorted(offsets)]

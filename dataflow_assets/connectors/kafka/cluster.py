@@ -52,10 +52,10 @@ def security(protocol: str, tls: Material | None, sasl: Mapping[str, str] | None
     """
     if protocol == "PLAINTEXT":
         return ()
-    found = {"security.protocol": protocol.lower()}
+    settings = {"security.protocol": protocol.lower()}
     if tls is not None:
-        found |= {name: text for key, name in _TLS.items() if (text := getattr(tls, key))}
-        found |= {} if tls.verify else {_VERIFY: "false"}
+        settings |= {name: text for key, name in _TLS.items() if (text := getattr(tls, key))}
+        settings |= {} if tls.verify else {_VERIFY: "false"}
     if sasl is not None:
-        found |= {f"sasl.{key}": value for key, value in sasl.items()}
-    return tuple(sorted(found.items()))
+        settings |= {f"sasl.{key}": value for key, value in sasl.items()}
+    return tuple(sorted(settings.items()))

@@ -72,8 +72,8 @@ class Complaints:
         """
         if not isinstance(error, TransientError):
             return error
-        if (found := self.refusal()) is not None:
-            return found
+        if (refusal := self.refusal()) is not None:
+            return refusal
         if self._cluster.tls is None and not self._probed and self.last.endswith(_HUNG_UP):
             self._probed = True  # once: a broker that is down must not cost more time each time
             reason = handshake.encrypts(self._cluster, self.last)
@@ -81,10 +81,10 @@ class Complaints:
         return error
 
     def _of_tls(self, error: KafkaError) -> str:
-        found = handshake.trouble(self._cluster, error.str())
-        if not found:  # a broker that goes down breaks handshakes, too
+        trouble = handshake.trouble(self._cluster, error.str())
+        if not trouble:  # a broker that goes down breaks handshakes, too
             self._refused = None
-        return found
+        return trouble
 
     def _error(self, reason: str) -> PermanentError:
         return PermanentError(f"kafka {self._cluster.bootstrap}: {reason}")

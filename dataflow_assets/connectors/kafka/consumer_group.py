@@ -64,18 +64,18 @@ class KafkaGroup:
                 offset, the flow would read it from its beginning. A missing right is one of its
                 own: nobody answers then, and librdkafka would ask for ever.
         """
-        asked = [TopicPartition(topic, number) for number in partitions]
+        places = [TopicPartition(topic, number) for number in partitions]
         try:
-            found = self._answer(asked, REFUSED_SECONDS)
+            answers = self._answer(places, REFUSED_SECONDS)
         except KafkaException as error:
             if code(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - so it is called
                 raise
-            found = self._answer(asked, seconds)
-        for failed in (one.error for one in found if one.error is not None):
+            answers = self._answer(places, seconds)
+        for failed in (one.error for one in answers if one.error is not None):
             raise KafkaException(failed)
         return {
             one.partition: KafkaCommitted(one.offset, one.metadata or "", _epoch(one))
-            for one in found
+            for one in answers
             if one.offset >= 0
         }
 

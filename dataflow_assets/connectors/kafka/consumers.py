@@ -57,9 +57,9 @@ class Consumers:
         """Returns those of the cluster with these settings; whoever joins has to leave."""
         key = os.getpid(), cluster, *sorted(settings.items())
         with cls._lock:
-            found = cls._open.setdefault(key, cls(key, cluster, settings))
-            found.users += 1
-            return found
+            consumers = cls._open.setdefault(key, cls(key, cluster, settings))
+            consumers.users += 1
+            return consumers
 
     def leave(self) -> None:
         """The last one who leaves closes them."""
@@ -135,8 +135,8 @@ class Introduced:
         """What is behind an error: the cluster refuses the consumer; None where it does not."""
         if not isinstance(error, TransientError):
             return None
-        found = self._complaints.explain(error)
-        return None if found is error else found
+        meaning = self._complaints.explain(error)
+        return None if meaning is error else meaning
 
     def meet(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the topics known; what is wrong with one of them its reader finds out."""

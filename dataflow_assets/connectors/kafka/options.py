@@ -89,9 +89,9 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
             begin: where a flow without a checkpoint begins, instead of `startingOffsets`.
             end: where the flow ends for ever.
         """
-        found = self.model_copy()
-        found._values, found._begin, found._end = values, begin, end  # noqa: SLF001
-        return found
+        copy = self.model_copy()
+        copy._values, copy._begin, copy._end = values, begin, end  # noqa: SLF001
+        return copy
 
     @property
     def values(self) -> ValueReader | None:
@@ -131,9 +131,9 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
             "fetch.max.bytes": self.fetch_max_bytes,
             "fetch.message.max.bytes": self.max_partition_fetch_bytes,
         }
-        given = {name: value for name, value in declared.items() if value is not None}
-        bounds = {name: _FETCH_BOUNDS[name] for name in given}
-        return {n: min(max(given[n], least), most) for n, (least, most) in bounds.items()}
+        settings = {name: value for name, value in declared.items() if value is not None}
+        bounds = {name: _FETCH_BOUNDS[name] for name in settings}
+        return {n: min(max(settings[n], least), most) for n, (least, most) in bounds.items()}
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -217,9 +217,9 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
             "keyTemplate": self.key_template,
             "conflictKey": self.conflict_key,
         }
-        given = [name for name, value in keys.items() if value]
-        if len(given) > 1:
-            yield f"{given[1]}: {' and '.join(given)} exclude each other: keep one"
+        filled = [name for name, value in keys.items() if value]
+        if len(filled) > 1:
+            yield f"{filled[1]}: {' and '.join(filled)} exclude each other: keep one"
 
     @property
     @override
@@ -233,9 +233,9 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
 
     def writing(self, values: ValueWriter) -> Self:
         """Returns this sink with values that only a manifest language describes: no option can."""
-        found = self.model_copy()
-        found._values = values  # noqa: SLF001
-        return found
+        copy = self.model_copy()
+        copy._values = values  # noqa: SLF001
+        return copy
 
     @property
     def values(self) -> ValueWriter | None:

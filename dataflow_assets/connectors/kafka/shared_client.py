@@ -52,10 +52,10 @@ class KafkaClient:
             warn_unchecked(f"kafka {cluster.bootstrap}")
         key = os.getpid(), cluster
         with cls._lock:
-            found = cls._open.get(key)
-            if found is None:
-                found = cls._open[key] = cls(cluster)
-            return found
+            client = cls._open.get(key)
+            if client is None:
+                client = cls._open[key] = cls(cluster)
+            return client
 
     def alike(self, name: str) -> str | None:
         """The topic that was probably meant by a name that no topic has.
@@ -63,8 +63,8 @@ class KafkaClient:
         Called on the driver once such a name was met: one request within ten seconds, however many
         of them there are. None where no topic is alike, or the cluster does not say.
         """
-        asked, names = self._names
-        if time.monotonic() - asked >= LISTED:
+        listed_at, names = self._names
+        if time.monotonic() - listed_at >= LISTED:
             with suppress(KafkaException):
                 names = tuple(self.admin.list_topics(timeout=LIST_SECONDS).topics)
             self._names = time.monotonic(), names

@@ -28,8 +28,10 @@ class Outgoing:
     @property
     def size(self) -> int:
         """Its bytes in an uncompressed batch of its own, and a few more."""
-        named = sum(len(name.encode()) + len(value or b"") + 10 for name, value in self.headers)
-        return FRAMING + len(self.value or b"") + len(self.key or b"") + named
+        header_bytes = sum(
+            len(name.encode()) + len(value or b"") + 10 for name, value in self.headers
+        )
+        return FRAMING + len(self.value or b"") + len(self.key or b"") + header_bytes
 
 
 MakeRecord = Callable[[bytes | None, bool], Outgoing]

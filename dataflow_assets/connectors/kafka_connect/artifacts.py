@@ -73,8 +73,8 @@ class Artifact(Spec):
 
     @property
     def jar(self) -> jars.Jar:
-        found = jars.parse(self.maven, self.sha256)
-        return replace(found, repository=(self.repository or "").rstrip("/"))
+        parsed = jars.parse(self.maven, self.sha256)
+        return replace(parsed, repository=(self.repository or "").rstrip("/"))
 
 
 class ConnectPlaced(NamedTuple):

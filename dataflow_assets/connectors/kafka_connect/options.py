@@ -115,8 +115,8 @@ class KafkaConnectSourceOptions(MessageSource):
     @field_validator("config")
     @classmethod
     def _possible(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        if found := problem(value) or _unresolvable(value):
-            raise ValueError(found)
+        if reason := problem(value) or _unresolvable(value):
+            raise ValueError(reason)
         return value
 
     @property
@@ -126,10 +126,10 @@ class KafkaConnectSourceOptions(MessageSource):
         Raises:
             PermanentError: the credentials are not a JSON object of texts, or name what is refused.
         """
-        given = self._given
-        whole = {"name": self.spool_name, **self.config, **given}
-        if found := problem(given) or _unresolvable(whole, shown_nowhere=given):
-            raise PermanentError(f"credentials: {found}")
+        credentials = self._given
+        whole = {"name": self.spool_name, **self.config, **credentials}
+        if reason := problem(credentials) or _unresolvable(whole, shown_nowhere=credentials):
+            raise PermanentError(f"credentials: {reason}")
         return whole
 
     @property
@@ -184,8 +184,8 @@ class KafkaConnectSourceOptions(MessageSource):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if found := sorted(self._secret_keys):
-            yield "config", f"{', '.join(found)}: put secrets into credentialsSecretRef"
+        if keys := sorted(self._secret_keys):
+            yield "config", f"{', '.join(keys)}: put secrets into credentialsSecretRef"
 
     @override
     def places_of_secrets(self) -> Iterator[tuple[str, str]]:
@@ -215,12 +215,12 @@ def _unresolvable(config: Mapping[str, str], shown_nowhere: Container[str] = ())
 def json_texts(text: str) -> dict[str, str]:
     """A JSON object of texts. PermanentError, which shows nothing of it, for anything else."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        document = None
+    if not isinstance(document, dict) or not all(isinstance(one, str) for one in document.values()):
         raise PermanentError("the secret of credentialsSecretRef must hold a JSON object of texts")
-    return found
+    return document
 
 
 def _below_root(path: str) -> str:

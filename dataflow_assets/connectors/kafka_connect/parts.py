@@ -29,11 +29,11 @@ class ConnectPart(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, name: str) -> ConnectPart | None:
         """Returns what the name of a file says; None for other files."""
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             return None
-        number, task, rows, size, still_open = map(int, found.groups()[:5])
-        return cls(number, task, rows, size, bool(still_open), found[6])
+        number, task, rows, size, still_open = map(int, match.groups()[:5])
+        return cls(number, task, rows, size, bool(still_open), match[6])
 
     @property
     def name(self) -> str:

@@ -187,11 +187,11 @@ class Spool:
             return None
 
     def offsets(self, parts: Iterable[ConnectPart], before: Offsets) -> dict[str, ConnectOffset]:
-        found = dict(before)
+        merged = dict(before)
         for part in parts:
             footer = pq.read_schema(self.folder / part.name).metadata
-            found |= decode_json(footer[_OFFSETS], dict[str, ConnectOffset])
-        return found
+            merged |= decode_json(footer[_OFFSETS], dict[str, ConnectOffset])
+        return merged
 
     def end(self) -> tuple[int, dict[str, ConnectOffset]]:
         """Number of the last sealed part, and the offsets behind all of them. Needs the lock.

@@ -63,14 +63,14 @@ def read(folder: Path) -> Mapping[str, str]:
     Called by whoever looks how far a flow is, on any machine that sees the folder.
     """
     try:
-        found = decode_json((folder / _FILE).read_bytes(), ConnectStates)
+        states = decode_json((folder / _FILE).read_bytes(), ConnectStates)
     except (OSError, msgspec.MsgspecError):
         return {}
-    if time.time() - found.at <= _SILENT:
-        return dict(found.lines())
-    if found.connector == "RUNNING":
-        return dict.fromkeys(dict(found.lines()), "UNASSIGNED")
-    return dict(found.lines()) | {"connector": _long_ago(found)}
+    if time.time() - states.at <= _SILENT:
+        return dict(states.lines())
+    if states.connector == "RUNNING":
+        return dict.fromkeys(dict(states.lines()), "UNASSIGNED")
+    return dict(states.lines()) | {"connector": _long_ago(states)}
 
 
 def _long_ago(found: ConnectStates) -> str:

@@ -65,14 +65,14 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
     if hashlib.md5(body, usedforsecurity=False).digest() != data[-_DIGEST:]:
         raise ValueError("its checksum is not that of its content")
     try:
-        found = _parse(body)
-        keys = [key.decode() for key in found.partition_key_table]
-        explicit = [int(key) for key in found.explicit_hash_key_table]
+        aggregated = _parse(body)
+        keys = [key.decode() for key in aggregated.partition_key_table]
+        explicit = [int(key) for key in aggregated.explicit_hash_key_table]
         hashed = [
             int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest())
             for key in keys
         ]
-        for one in found.records:
+        for one in aggregated.records:
             at = one.partition_key_index
             own = one.HasField("explicit_hash_key_index")
             yield keys[at], explicit[one.explicit_hash_key_index] if own else hashed[at], one.data
@@ -81,10 +81,10 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _parse(body: bytes) -> Any:
-    found = _aggregated_record().FromString(body)
-    if not found.IsInitialized():
+    message = _aggregated_record().FromString(body)
+    if not message.IsInitialized():
         raise ValueError("a user record without its key or its data")
-    return found
+    return message
 
 
 @cache

@@ -98,10 +98,10 @@ def failing() -> Iterator[None]:
     try:
         yield
     except exceptions.ClientError as error:
-        said = error.response.get("Error", {})
+        details = error.response.get("Error", {})
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         raise KinesisFailure(
-            str(said.get("Code", "")), str(said.get("Message", "")), status
+            str(details.get("Code", "")), str(details.get("Message", "")), status
         ) from None
     except exceptions.NoRegionError as error:
         raise KinesisFailure("NoRegion", str(error)) from None

@@ -97,14 +97,14 @@ class _Nodes:
         flows = self._manifests().flows
         if flows is not self._flows:
             self._flows, self._nodes = flows, _by_flow(flows)
-        found = self._nodes.get(flow.id, [])
-        if not found or found[0].flow.hash != flow.hash:
-            found = _by_flow([flow, *(one for one in flows if one.id != flow.id)])[flow.id]
-        return found
+        nodes = self._nodes.get(flow.id, [])
+        if not nodes or nodes[0].flow.hash != flow.hash:
+            nodes = _by_flow([flow, *(one for one in flows if one.id != flow.id)])[flow.id]
+        return nodes
 
 
 def _by_flow(flows: Sequence[Flow]) -> dict[str, list[AssetNode]]:
-    found: dict[str, list[AssetNode]] = {}
+    by_flow: dict[str, list[AssetNode]] = {}
     for node in graph.build(flows).nodes:
-        found.setdefault(node.flow.id, []).append(node)
-    return found
+        by_flow.setdefault(node.flow.id, []).append(node)
+    return by_flow

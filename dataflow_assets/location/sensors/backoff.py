@@ -72,9 +72,9 @@ class Waits:
     ) -> Wait:
         """Returns how long a flow or a lane waits."""
         key, now = (name, f"{manifest} {left.at if left else ''}"), time.time()
-        again, known = self._known.get(key, (0.0, Wait()))
+        again, wait_known = self._known.get(key, (0.0, Wait()))
         if now >= again:
-            known = wait(failures(), manifest, left)
+            wait_known = wait(failures(), manifest, left)
             self._known = {k: v for k, v in self._known.items() if k[0] != name}
-            self._known[key] = (min(known.until, now + ASK_SECONDS), known)
-        return known
+            self._known[key] = (min(wait_known.until, now + ASK_SECONDS), wait_known)
+        return wait_known

@@ -107,10 +107,10 @@ class _Mirrors:
         now = time.monotonic()
         if state != self._state or now >= self._until:  # what is deleted stores no event
             self._state, self._until, self._known = state, now + TRUTH_SECONDS, {}
-        wanted = list(keys)
-        missing = [key for key in wanted if key not in self._known]
+        all_keys = list(keys)
+        missing = [key for key in all_keys if key not in self._known]
         self._known.update(mirrored_together(instance, missing))
-        return {key: self._known[key] for key in wanted}
+        return {key: self._known[key] for key in all_keys}
 
 
 def _ask(nodes: Sequence[AssetNode]) -> list[Found]:

@@ -162,16 +162,18 @@ class Location:
 
     def _news(self, look: _Look, resting: Sequence[Flow], alone: Sequence[Flow]) -> None:
         """Looks at what nobody drives; a flow that has left its lane is tried all the same."""
-        asked = [*resting, *alone]
-        known = checkpoints.positions(look.instance, [n for f in asked for n in self._nodes[f.id]])
-        found = sources.news([(flow, self._readers(flow, known)) for flow in asked])
-        behind = {flow.id: self._behind(look, flow, found[flow.id], known) for flow in asked}
+        flows = [*resting, *alone]
+        positions = checkpoints.positions(
+            look.instance, [n for f in flows for n in self._nodes[f.id]]
+        )
+        news = sources.news([(flow, self._readers(flow, positions)) for flow in flows])
+        behind = {flow.id: self._behind(look, flow, news[flow.id], positions) for flow in flows}
         for lane in sorted({flow.lane for flow in resting if behind[flow.id]}):
             look.asked.append(lane_request(lane))
         for flow in resting:
             if behind[flow.id]:
                 look.said[flow.id] = f"lane {flow.lane} is being started"
-        due = [flow for flow in alone if self._is_due(look, flow, found[flow.id], behind)]
+        due = [flow for flow in alone if self._is_due(look, flow, news[flow.id], behind)]
         look.asked += self._own(look, due, behind)
 
     def _is_due(
@@ -182,8 +184,8 @@ class Location:
         return left or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
-        found = [known[node.key] for node in self._nodes[flow.id]]
-        return tuple(one for one in found if not isinstance(one, DataflowError))
+        checkpoints_read = [known[node.key] for node in self._nodes[flow.id]]
+        return tuple(one for one in checkpoints_read if not isinstance(one, DataflowError))
 
     def _behind(
         self, look: _Look, flow: Flow, news: News, known: Mapping[Key, Found]
@@ -194,12 +196,12 @@ class Location:
         """
         failed = [known[node.key] for node in self._nodes[flow.id]]
         errors = [one for one in [*failed, news] if isinstance(one, DataflowError)]
-        asked = [n for n in self._nodes[flow.id] if not isinstance(known[n.key], DataflowError)]
-        told = [f"cannot look for new data: {error}" for error in errors]
-        look.said[flow.id] = mask([*told, f"nothing new in {flow.source_address}"][0], [flow])
+        readable = [n for n in self._nodes[flow.id] if not isinstance(known[n.key], DataflowError)]
+        sentences = [f"cannot look for new data: {error}" for error in errors]
+        look.said[flow.id] = mask([*sentences, f"nothing new in {flow.source_address}"][0], [flow])
         if isinstance(news, DataflowError):
             return []
-        return [node for node, new in zip(asked, news, strict=True) if new]
+        return [node for node, new in zip(readable, news, strict=True) if new]
 
     def _own(
         self, look: _Look, flows: Sequence[Flow], behind: Mapping[str, Sequence[AssetNode]]
@@ -225,11 +227,11 @@ class Location:
 
 def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
     departures = Departures(instance)
-    known = departures.by_flow(flows)
-    back = {flow.id: flow for flow in flows_to_return(flows, known)}
+    departed = departures.by_flow(flows)
+    back = {flow.id: flow for flow in flows_to_return(flows, departed)}
     departures.let_back(back.values())
-    left = [flow for flow in flows if flow.id in known and known[flow.id].out(flow)]
-    return {flow.id: known[flow.id] for flow in left if flow.id not in back}
+    left = [flow for flow in flows if flow.id in departed and departed[flow.id].out(flow)]
+    return {flow.id: departed[flow.id] for flow in left if flow.id not in back}
 
 
 def _is_old(record: dg.RunRecord) -> bool:

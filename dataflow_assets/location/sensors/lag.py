@@ -121,11 +121,11 @@ def _state_at_end(state: str) -> str:
 def _states(nodes: Sequence[AssetNode], instance: dg.DagsterInstance) -> dict[Key, str]:
     flows = [node.flow for node in nodes]
     off = {flow.id for flow in flows} - switches.on(instance, flows)
-    found = states_in(instance, flows, off)
-    known: dict[Key, str] = {
-        node.key: found[node.flow.id].name for node in nodes if node.flow.id in found
+    states = states_in(instance, flows, off)
+    by_key: dict[Key, str] = {
+        node.key: states[node.flow.id].name for node in nodes if node.flow.id in states
     }
-    return known | {node.key: STOPPED for node in nodes if node.flow.suspended}
+    return by_key | {node.key: STOPPED for node in nodes if node.flow.suspended}
 
 
 def _look_at(
@@ -134,19 +134,19 @@ def _look_at(
     """All branches that were reported once; a text where one was not asked, and why."""
     mirrors = checkpoints.mirrors(instance, nodes)
     driven = _driven_flows([node.flow for node in nodes], instance)
-    asked = []
+    readable = []
     for node in nodes:
         if node.flow.id in driven and time.time() - mirrors[node.key].at < TOLD_SECONDS:
             yield node, "skipped: the active run reports its lag"
         elif mirrors[node.key].checkpoint is not None:
-            asked.append(node)
-    known = checkpoints.positions(instance, asked)
-    lags = sources.lags([(node.flow, _positions(known[node.key])) for node in asked])
-    for node, lag in zip(asked, lags, strict=True):
+            readable.append(node)
+    positions = checkpoints.positions(instance, readable)
+    lags = sources.lags([(node.flow, _positions(positions[node.key])) for node in readable])
+    for node, lag in zip(readable, lags, strict=True):
         if isinstance(lag, DataflowError):
             yield node, mask(str(lag), [node.flow])
         else:
-            yield node, _Seen(lag, known[node.key] is None)
+            yield node, _Seen(lag, positions[node.key] is None)
 
 
 def _positions(found: Found) -> Positions | None:
@@ -155,9 +155,9 @@ def _positions(found: Found) -> Positions | None:
 
 def _driven_flows(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
     """The ids of the flows that a run works on right now."""
-    known = going(instance)
-    own = {flow.id for flow in flows if Runs(instance, flow, known).on()}
-    lanes = [LaneRuns(instance, lane, known) for lane in {flow.lane for flow in flows}]
+    runs = going(instance)
+    own = {flow.id for flow in flows if Runs(instance, flow, runs).on()}
+    lanes = [LaneRuns(instance, lane, runs) for lane in {flow.lane for flow in flows}]
     return own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
 
 

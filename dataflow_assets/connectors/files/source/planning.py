@@ -63,17 +63,17 @@ def unread(
     read to its end.
     """
     new = [one for one in files if one.name != start.file and not start.has(one)]
-    found = [
+    parts = [
         Unread(one, 0, one.size if stop is None or stop.has(one) else stop.at)
         for one in sorted(new, key=lambda one: stop is not None and one.name == stop.file)
         if stop is None or stop.has(one) or one.name == stop.file
     ]
     for one in files:
         if one.name == start.file:
-            whole = stop is None or stop.has(one) or bool(found)
+            whole = stop is None or stop.has(one) or bool(parts)
             end = one.size if stop is None or whole else stop.at if stop.file == one.name else 0
-            found.insert(0, Unread(one, start.at, end))
-    return [one for one in found if one.begin < one.end]
+            parts.insert(0, Unread(one, start.at, end))
+    return [one for one in parts if one.begin < one.end]
 
 
 @dataclass

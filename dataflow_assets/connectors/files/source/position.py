@@ -45,13 +45,13 @@ class FilesPosition:
     def parse(cls, text: object) -> FilesPosition:
         """Returns what `text` wrote; None for nothing. Raises PermanentError for anything else."""
         try:
-            told = decode_json(str(text or "{}"), _Text)
-            data = base64.b64decode(told.read, validate=True)
+            fields = decode_json(str(text or "{}"), _Text)
+            data = base64.b64decode(fields.read, validate=True)
         except (msgspec.MsgspecError, ValueError):
             raise PermanentError(f"{text} is not a position in a folder of files") from None
         halves = [data[at : at + _HALF] for at in range(0, len(data), _HALF)]
         done = dict(zip(halves[::2], halves[1::2], strict=True))
-        return cls(done, told.file, told.at, told.version)
+        return cls(done, fields.file, fields.at, fields.version)
 
     @classmethod
     def after(
@@ -89,8 +89,10 @@ class FilesPosition:
     def has_changed(self, file: FilesStored) -> bool:
         """Returns whether the file is done or begun, and looked different then."""
         name, version = marks(file)
-        known = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
-        return known not in (None, version)
+        seen_version = (
+            bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
+        )
+        return seen_version not in (None, version)
 
 
 def marks(file: FilesStored) -> tuple[bytes, bytes]:

@@ -175,21 +175,21 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        found = ranges_of(piece.part)
-        for one in found:
+        ranges = ranges_of(piece.part)
+        for one in ranges:
             if reason := why_changed(one, self._there.get(mark(one.name))):
                 raise Outdated(reason)
-        step = self._step([Unread(one.file, one.begin, one.end) for one in found], limit)
-        return smaller(found, step)
+        step = self._step([Unread(one.file, one.begin, one.end) for one in ranges], limit)
+        return smaller(ranges, step)
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = FilesPosition.parse(positions.get(FOLDER))
-        found = found.then(FilesPosition.parse(fold_parts(positions, FOLDER)))
+        position = FilesPosition.parse(positions.get(FOLDER))
+        position = position.then(FilesPosition.parse(fold_parts(positions, FOLDER)))
         # Files that were taken away are forgotten; not all at once, as when a disk is away.
         there = self._there
-        kept = {name: seen for name, seen in found.read.items() if name in there}
-        return _positions(replace(found, read=kept if there else found.read))
+        kept = {name: seen for name, seen in position.read.items() if name in there}
+        return _positions(replace(position, read=kept if there else position.read))
 
     @override
     def lag(self, after: Positions) -> Lag:

@@ -116,8 +116,8 @@ class IcebergMerge:
         inserts = min(MOST_PARTS, self._staged.bytes // PART_BYTES + 1)
         bucket = f"coalesce(file, -1 - pmod(hash(k), {inserts})) as bucket"
         stored = self._stored_keys(self._table, self._tasks)
-        found = self._staged_keys().join(stored, "k", "left")
-        placed = found.selectExpr(bucket, "source", "row", "at")
+        joined = self._staged_keys().join(stored, "k", "left")
+        placed = joined.selectExpr(bucket, "source", "row", "at")
         total = self._staged.bytes + sum(task.file.file_size_in_bytes for task in self._tasks)
         count = min(MOST_PARTS, inserts + len(self._tasks))
         # One task for little data: a shuffle costs more than it.
@@ -145,8 +145,8 @@ class IcebergMerge:
 
     def _hold_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> bool:
         stored = self._stored_keys(table, tasks)
-        found = self._staged_keys().join(stored, "k", "left_semi").limit(1)
-        return bool(_run(found.count))
+        matching = self._staged_keys().join(stored, "k", "left_semi").limit(1)
+        return bool(_run(matching.count))
 
     def _candidates(self, table: Table) -> list[FileScanTask]:
         """The files that may hold rows of the keys."""
@@ -162,8 +162,10 @@ class IcebergMerge:
     def _stored_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
         few = self._staged.rows <= FEW
         groups = tuple(_groups(tasks)) or ((),)
-        wanted = self._staged.paths if few else ()
-        reader = StoredKeys(table.metadata, write_target(table), groups, self._rules.key, wanted)
+        staged_paths = self._staged.paths if few else ()
+        reader = StoredKeys(
+            table.metadata, write_target(table), groups, self._rules.key, staged_paths
+        )
         frame = self._spark.range(0, len(groups), 1, len(groups))
         keys = frame.mapInArrow(reader, KEYS)
         return keys.hint("broadcast") if few else keys

@@ -91,10 +91,12 @@ class IcebergStage:
         self._paths.append(file.path)
         file.write(rows)
         file.close()
-        found: dict[str, Any] = {"path": file.path, "rows": rows.num_rows, "bytes": rows.nbytes}
-        found["schema"] = self._target.iceberg_schema.schema_id
-        found["keys"] = {name: _values(rows.column(name), name, self._target) for name in self._key}
-        self._done.append(json.dumps(found))
+        document: dict[str, Any] = {"path": file.path, "rows": rows.num_rows, "bytes": rows.nbytes}
+        document["schema"] = self._target.iceberg_schema.schema_id
+        document["keys"] = {
+            name: _values(rows.column(name), name, self._target) for name in self._key
+        }
+        self._done.append(json.dumps(document))
 
     def close(self) -> tuple[str, ...]:
         self._flush()
@@ -111,11 +113,11 @@ class IcebergStage:
 def _values(column: pa.ChunkedArray, name: str, target: WriteTarget) -> dict[str, Any]:
     """The least and the greatest value, and all of them where they are few."""
     kind = target.iceberg_schema.find_type(name)
-    known = pc.unique(column)
-    some = known.to_pylist() if len(known) <= NAMED else []
-    fixed = pa.types.is_fixed_size_binary(known.type)
-    order = pc.sort_indices(known.cast(pa.binary()) if fixed else known)
-    ends = [known[int(order[0])].as_py(), known[int(order[-1])].as_py()]
+    distinct = pc.unique(column)
+    some = distinct.to_pylist() if len(distinct) <= NAMED else []
+    fixed = pa.types.is_fixed_size_binary(distinct.type)
+    order = pc.sort_indices(distinct.cast(pa.binary()) if fixed else distinct)
+    ends = [distinct[int(order[0])].as_py(), distinct[int(order[-1])].as_py()]
     return {"ends": [_text(kind, v) for v in ends], "some": [_text(kind, v) for v in some]}
 
 
@@ -152,11 +154,11 @@ class IcebergStaged:
 
     def filter(self, schema: Schema, key: Sequence[str]) -> BooleanExpression:
         """What the stored rows of these keys fulfil, and others may: files are told by it."""
-        found: BooleanExpression = AlwaysTrue()
+        expression: BooleanExpression = AlwaysTrue()
         for name in key:
             for one in self._of(name, schema):
-                found = And(found, one)
-        return found
+                expression = And(expression, one)
+        return expression
 
     def _of(self, name: str, schema: Schema) -> Iterator[BooleanExpression]:
         kind = schema.find_type(name)

@@ -67,16 +67,16 @@ class StoredKeys:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of `KEYS`; takes numbers of groups."""
-        wanted = None
+        staged_keys = None
         for batch in batches:
             for index in batch.column("id").to_pylist():
-                if self.few and wanted is None:
+                if self.few and staged_keys is None:
                     schema = file_schema(self.target.iceberg_schema, self.key)
                     staged = [_read_staged(self.target, path, self.key) for path in self.few]
                     keys = [key_bytes(rows, schema, self.key) for rows in staged]
-                    wanted = pc.unique(pa.concat_arrays(keys))
+                    staged_keys = pc.unique(pa.concat_arrays(keys))
                 for number, task in self.groups[index]:
-                    yield from self._of(number, task, wanted)
+                    yield from self._of(number, task, staged_keys)
 
     def _of(
         self, number: int, task: FileScanTask, wanted: pa.Array | None
@@ -156,11 +156,11 @@ class BucketRewriter:
 
     def _rows(self, places: pa.Table) -> pa.RecordBatch:
         """The staged rows, in the order of their places."""
-        found = [
+        tables = [
             _read_staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
             for source, mine in _runs(places, "source")
         ]
-        return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+        return pa.Table.from_batches(tables).combine_chunks().to_batches()[0]
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:

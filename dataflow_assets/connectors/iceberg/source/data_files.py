@@ -74,8 +74,8 @@ def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...
     planner = ManifestGroupPlanner(table.metadata, table.io, options=_EVERY_FILE)
     manifests = _manifests(snapshot, table.io, scan if added is None else "full")
     tasks = planner.plan_files(manifests, wanted)
-    found = [_source_file(table.metadata, task) for task in tasks]
-    return tuple(sorted(found, key=lambda file: (numbers[file.path], file.path)))
+    source_files = [_source_file(table.metadata, task) for task in tasks]
+    return tuple(sorted(source_files, key=lambda file: (numbers[file.path], file.path)))
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,16 @@ def _source_file(metadata: TableMetadata, task: FileScanTask) -> SourceFile:
 
 
 def _partition_values(metadata: TableMetadata, file: DataFile) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     schema, spec = metadata.schema(), metadata.specs()[file.spec_id or 0]
     for index, part in enumerate(spec.fields):
         value = file.partition[index]
-        told = isinstance(part.transform, IdentityTransform) and value is not None
-        if told and part.source_id in schema.field_ids:
+        has_value = isinstance(part.transform, IdentityTransform) and value is not None
+        if has_value and part.source_id in schema.field_ids:
             kind = spec.partition_type(schema).fields[index].field_type
             assert isinstance(kind, PrimitiveType)  # noqa: S101 - others cannot partition
-            found[str(part.source_id)] = to_bytes(kind, value).hex()
-    return found
+            values[str(part.source_id)] = to_bytes(kind, value).hex()
+    return values
 
 
 def row_groups(io: FileIO, file: SourceFile) -> tuple[int, ...]:

@@ -189,14 +189,14 @@ class _Cutter:
         index, low, high = self._left[0]
         file = self._piece.files[index]
         room = min(self._bounds.part_rows - rows, self._span_room(file))
-        wanted = file.rows_in(self._bounds.part_bytes - size)
-        if high - low <= min(room, wanted):
+        fitting = file.rows_in(self._bounds.part_bytes - size)
+        if high - low <= min(room, fitting):
             return high - low
         ends = [end - low for end in self._groups(file) if low < end < high]
-        near = [end for end in ends if end <= min(room, wanted)]
+        near = [end for end in ends if end <= min(room, fitting)]
         if near or rows:
             return max(near, default=0)
-        return min([room, high - low, *(end for end in ends if end > wanted)])
+        return min([room, high - low, *(end for end in ends if end > fitting)])
 
     def _span_room(self, file: SourceFile) -> int:
         """Rows of this file that the span has room for; a span has one row at least."""

@@ -57,10 +57,10 @@ def ahead(
         return IcebergAhead((_full(head),))
     begun: tuple[SnapshotStep, ...] = ()
     if position.scan is not None:
-        known = metadata.snapshot_by_id(position.snapshot)
-        if known is None:
+        snapshot = metadata.snapshot_by_id(position.snapshot)
+        if snapshot is None:
             return IcebergAhead((), _loss(position, head))
-        begun = (SnapshotStep(position, known),)
+        begun = (SnapshotStep(position, snapshot),)
     behind = replace(position, scan=None, file=0, row=0, done=0)
     try:
         history = between(metadata, behind, head)

@@ -36,11 +36,11 @@ def project(batch: pa.RecordBatch, file: Schema, schema: Schema, values: Values)
     held = {column.field_id: column for column in file.fields if column.name in batch.schema.names}
     arrays = []
     for column in schema.fields:
-        known = held.get(column.field_id)
-        if known is None:
+        stored = held.get(column.field_id)
+        if stored is None:
             arrays.append(_made_up(column, batch.num_rows, values))
         else:
-            arrays.append(_cast(batch.column(known.name), known.field_type, column.field_type))
+            arrays.append(_cast(batch.column(stored.name), stored.field_type, column.field_type))
     return pa.RecordBatch.from_arrays(arrays, schema=typed_schema(schema))
 
 
@@ -119,11 +119,11 @@ def _plain(array: pa.Array, kind: ice.IcebergType) -> list[Any]:
 
 def _uuid_texts(array: pa.Array) -> pa.Array:
     stored = array.storage if isinstance(array, pa.ExtensionArray) else array
-    given = pc.fill_null(stored, pa.scalar(bytes(16), pa.binary(16)))
-    octets = np.frombuffer(given.buffers()[1], np.uint8)[given.offset * 16 :][: len(given) * 16]
-    nibbles = np.stack([octets >> 4, octets & 15], axis=1).reshape(len(given), 32)
-    texts = np.full((len(given), 36), ord("-"), np.uint8)
+    filled = pc.fill_null(stored, pa.scalar(bytes(16), pa.binary(16)))
+    octets = np.frombuffer(filled.buffers()[1], np.uint8)[filled.offset * 16 :][: len(filled) * 16]
+    nibbles = np.stack([octets >> 4, octets & 15], axis=1).reshape(len(filled), 32)
+    texts = np.full((len(filled), 36), ord("-"), np.uint8)
     texts[:, _DIGITS] = _HEX[nibbles]
     buffers = [None, pa.py_buffer(texts.tobytes())]
-    found = pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), len(given), buffers)
-    return pc.if_else(stored.is_valid(), found.cast(pa.binary()).cast(pa.string()), None)
+    spelled = pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), len(filled), buffers)
+    return pc.if_else(stored.is_valid(), spelled.cast(pa.binary()).cast(pa.string()), None)

@@ -46,12 +46,12 @@ def read(
     part = IcebergPart.parse(piece.part)
     with translate_errors(source, "read"):
         reader = _Reader(_table(source, part))
-        wanted = metadata if source.incremental_by_snapshot else frozenset()
+        columns = metadata if source.incremental_by_snapshot else frozenset()
         rows = 0
         for each in part.ranges:
             for batch in _present(each, reader):
                 rows += batch.num_rows
-                yield _add_metadata(batch, each, wanted)
+                yield _add_metadata(batch, each, columns)
         if not rows:
             yield pa.RecordBatch.from_pylist([], typed_schema(reader.schema))
 
@@ -112,8 +112,8 @@ class _Reader:
 
     def rows(self, each: IcebergRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in the order of the file."""
-        found = [self._positions(path, each.path) for path in each.deletes]
-        deleted = np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
+        positions = [self._positions(path, each.path) for path in each.deletes]
+        deleted = np.unique(np.concatenate([*positions, np.empty(0, np.int64)]))
         with self._table.io.new_input(each.path).open() as stream:
             file = self._open(pq.ParquetFile(stream, pre_buffer=True), each)
             for first, batch in _batches(file, each):
@@ -149,8 +149,8 @@ class _Reader:
             rows = pq.read_table(
                 stream, columns=["file_path", "pos"], filters=[("file_path", "=", data)]
             )
-            found: npt.NDArray[np.int64] = rows.column("pos").to_numpy()
-            return found
+            positions: npt.NDArray[np.int64] = rows.column("pos").to_numpy()
+            return positions
 
 
 def _batches(file: _IcebergFile, each: IcebergRange) -> Iterator[tuple[int, pa.RecordBatch]]:

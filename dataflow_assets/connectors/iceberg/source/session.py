@@ -98,11 +98,11 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
 
     def start(self) -> Positions:
         """The current snapshot in full, whichever is current by then, or behind the given one."""
-        given = self._source.start_snapshot_id
-        if given is None:
+        snapshot_id = self._source.start_snapshot_id
+        if snapshot_id is None:
             return _positions(BEGINNING)
-        there = SnapshotPosition(int(given))
-        return _positions(position_after(self._look(there).metadata, int(given)))
+        there = SnapshotPosition(int(snapshot_id))
+        return _positions(position_after(self._look(there).metadata, int(snapshot_id)))
 
     def seek(self, where: str) -> Positions:
         """A timestamp: behind the snapshots that came before it, and before any other one.
@@ -139,10 +139,10 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
             return Span(())
         coming = self._ahead(table, start, head)
         with translate_errors(self._source, "plan a read of"):
-            found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
-        if found is None and coming.blocked:
+            piece = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
+        if piece is None and coming.blocked:
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
-        return Span(()) if found is None else _span(table, found)
+        return Span(()) if piece is None else _span(table, piece)
 
     def _ahead(self, table: Table, start: SnapshotPosition, head: Snapshot) -> IcebergAhead:
         return ahead(table.metadata, start, head, self._source.on_source_rewrite)
@@ -206,8 +206,8 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         if not span.slices:
             return {}
         batches = read(self._source, span.slices[0], self._source.metadata_columns)
-        found = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
-        return {TABLE: found[0]} if found else {}
+        rows = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
+        return {TABLE: rows[0]} if rows else {}
 
 
 def _span(table: Table, found: IcebergCut) -> Span:
@@ -233,11 +233,11 @@ def _before(line: Iterable[Snapshot], came: Mapping[int, int], where: str) -> Sn
     at = datetime.fromisoformat(where)
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     limit = at.timestamp() * 1000
-    found: Snapshot | None = None
+    newest: Snapshot | None = None
     for one in line:  # the newest first
         earlier = came.get(one.snapshot_id, one.timestamp_ms) < limit
-        found = (found or one) if earlier else None  # clocks differ: a later time may come again
-    return found
+        newest = (newest or one) if earlier else None  # clocks differ: a later time may come again
+    return newest
 
 
 def _after(snapshot: Snapshot | None) -> SnapshotPosition:

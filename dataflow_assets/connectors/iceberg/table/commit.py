@@ -120,14 +120,14 @@ class Committer:
             attempt.unknown = self._lost = True
             return error
         reach("iceberg.after-commit")
-        known = self.table
+        before = self.table
         self.table = Table(
-            known.name(),
+            before.name(),
             answer.metadata,
             answer.metadata_location,
-            known.io,
-            known.catalog,
-            known.config,
+            before.io,
+            before.catalog,
+            before.config,
         )
         return None
 

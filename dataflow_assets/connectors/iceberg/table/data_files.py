@@ -169,16 +169,16 @@ class ParquetFile:
 
 def _document(target: WriteTarget, path: str, size: int, footer: pq.FileMetaData) -> dict[str, Any]:
     schema = target.iceberg_schema
-    found = data_file_statistics_from_parquet_metadata(
+    statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
         stats_columns=compute_statistics_plan(schema, dict(target.properties)),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     ).to_serialized_dict()
-    document: dict[str, Any] = {"path": path, "size": size, "rows": found["record_count"]}
-    document |= {name: found[name] for name in _COUNTS}
+    document: dict[str, Any] = {"path": path, "size": size, "rows": statistics["record_count"]}
+    document |= {name: statistics[name] for name in _COUNTS}
     for name in _BOUNDS:
-        document[name] = {k: base64.b64encode(v).decode() for k, v in found[name].items()}
-    document["split_offsets"] = found["split_offsets"]
+        document[name] = {k: base64.b64encode(v).decode() for k, v in statistics[name].items()}
+    document["split_offsets"] = statistics["split_offsets"]
     return document
 
 

@@ -57,10 +57,10 @@ def _is_ours(snapshot: Snapshot) -> bool:
 def writer(snapshot: Snapshot) -> str:
     """Returns what the snapshot says about the program that made it."""
     summary = snapshot.summary
-    known = {key: summary[key] for key in _NAMES} if summary else {}
-    said = [f"{key} {value}" for key, value in known.items() if value is not None]
+    properties = {key: summary[key] for key in _NAMES} if summary else {}
+    words = [f"{key} {value}" for key, value in properties.items() if value is not None]
     what = f"{summary.operation.value}; " if summary else ""
-    return what + (", ".join(said) or "it does not say its name, as PyIceberg does not")
+    return what + (", ".join(words) or "it does not say its name, as PyIceberg does not")
 
 
 def _time(snapshot: Snapshot) -> str:

@@ -60,14 +60,14 @@ class SnapshotPosition:
     def parse(cls, text: object) -> SnapshotPosition:
         """Returns what `text` wrote. Raises PermanentError for anything else."""
         try:
-            found = decode_json(str(text), _Text)
+            decoded = decode_json(str(text), _Text)
         except msgspec.MsgspecError:
             raise PermanentError(
                 f"{text} is not a position in an Iceberg table; the one behind a snapshot is "
                 '{"snapshot":"<its id>"}'
             ) from None
-        fields = msgspec.structs.asdict(found)
-        return cls(**fields | {"snapshot": int(found.snapshot) if found.snapshot else None})
+        fields = msgspec.structs.asdict(decoded)
+        return cls(**fields | {"snapshot": int(decoded.snapshot) if decoded.snapshot else None})
 
     def text(self) -> str:
         snapshot = None if self.snapshot is None else str(self.snapshot)

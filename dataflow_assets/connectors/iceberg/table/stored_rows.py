@@ -48,8 +48,8 @@ def live_rows(
             fields_with_values = frozenset(
                 defaults | {one.source_id for spec in specs for one in spec.fields}
             )
-            found = stored_rows(io, task.file.file_path, schema, fields_with_values)
-            yield from (batch.select(list(names)) for batch in found)
+            batches = stored_rows(io, task.file.file_path, schema, fields_with_values)
+            yield from (batch.select(list(names)) for batch in batches)
         except IcebergUnreadable:
             pass
         else:
@@ -81,8 +81,8 @@ def stored_rows(
         names = [held[_id(field)].name for field in schema if _id(field) in held]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(ROWS_AT_ONCE, [group], names):
-                found = dict(zip(map(_id, batch.schema), batch.columns, strict=True))
-                columns = [_align(found.get(_id(f)), f, batch.num_rows) for f in schema]
+                arrays = dict(zip(map(_id, batch.schema), batch.columns, strict=True))
+                columns = [_align(arrays.get(_id(f)), f, batch.num_rows) for f in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

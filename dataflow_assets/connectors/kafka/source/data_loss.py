@@ -58,9 +58,9 @@ class LossCheck:
             self._check_end(topic, begins)
         name = self._source.topic
         key = self._broker.bootstrap, topic.id, self._flow
-        known = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
-        asked = leader_epochs.doubtful(begins, known, bounds)
-        kept = leader_epochs.cut_off(self._broker.cluster, name, asked) if asked else {}
+        seen = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
+        doubtful = leader_epochs.doubtful(begins, seen, bounds)
+        kept = leader_epochs.cut_off(self._broker.cluster, name, doubtful) if doubtful else {}
         if kept:
             self._broker.same(topic.id)
         self._report_loss(replaced_offsets(name, begins, kept), RESET)

@@ -62,12 +62,12 @@ def doubtful(
     begins: Mapping[int, int], known: Mapping[int, SeenEpoch], bounds: KafkaBounds
 ) -> dict[int, SeenEpoch]:
     """The positions that another leader than the one known has to vouch for."""
-    found = {
+    epochs = {
         p: SeenEpoch(begin, begin, known[p].epoch)
         for p, begin in begins.items()
         if p in known and known[p].first <= begin <= known[p].last
     }
-    changed = {p: one for p, one in found.items() if bounds.epochs.get(p, one.epoch) != one.epoch}
+    changed = {p: one for p, one in epochs.items() if bounds.epochs.get(p, one.epoch) != one.epoch}
     return {p: one for p, one in changed.items() if bounds.lows[p] < one.last <= bounds.ends[p]}
 
 
@@ -86,7 +86,7 @@ def cut_off(cluster: Cluster, topic: str, asked: Mapping[int, SeenEpoch]) -> dic
 
 
 def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int | None]:
-    found: dict[int, int | None] = {}
+    answers: dict[int, int | None] = {}
     deadline = time.monotonic() + SILENCE
     while awaited:
         message = consumer.poll(0.1)
@@ -96,8 +96,8 @@ def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int
             number = -1 if partition is None else partition
             awaited.discard(number)
             cut = _CUT.search(error.str() if error else "")
-            found |= {number: int(cut["kept"]) if cut["kept"] else None} if cut else {}
+            answers |= {number: int(cut["kept"]) if cut["kept"] else None} if cut else {}
         elif time.monotonic() > deadline:
             names = ", ".join(map(str, sorted(awaited)))
             raise TransientError(f"topic {topic}: the leaders of partitions {names} do not answer")
-    return found
+    return answers

@@ -95,10 +95,10 @@ class SmallSlice:
 
     def failure(self, bootstrap: str, error: KafkaError) -> DataflowError:
         """Returns what the client says; the next plan finds out what is lost, if anything is."""
-        found = meaning(error, self._where(bootstrap))
-        if isinstance(found, TransientError):
+        cause = meaning(error, self._where(bootstrap))
+        if isinstance(cause, TransientError):
             return self._error(bootstrap, error.str())
-        return found
+        return cause
 
     def _error(self, bootstrap: str, reason: str) -> TransientError:
         return TransientError(

@@ -111,8 +111,8 @@ def _assign(
 ) -> AbstractContextManager[Consumer]:
     settings, way = SETTINGS | dict(fetch), tuple(sorted(fetch.items()))
     pool = _pools.of(cluster, lambda: Consumers.join(cluster, settings), way)
-    wanted = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
-    return pool.assign(wanted)
+    partitions = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
+    return pool.assign(partitions)
 
 
 class _KafkaReading:
@@ -224,8 +224,8 @@ class _KafkaReading:
     def _refuse(self, pieces: Collection[SmallSlice]) -> None:
         errors = refusals(self._cluster, {piece.planned for piece in pieces})
         for piece in pieces:
-            found = errors.get(piece.planned)
-            piece.error = None if found is None else type(found)(*found.args)
+            error = errors.get(piece.planned)
+            piece.error = None if error is None else type(error)(*error.args)
 
     def _give_up(self, pieces: Collection[SmallSlice]) -> None:
         for piece in pieces:

@@ -32,11 +32,11 @@ class StartOffsets:
         Raises PermanentError for an offset that the topic does not have.
         """
         lows, highs = self.lows_and_highs(topic)
-        given = dict(begin.offsets)
+        offsets = dict(begin.offsets)
         name = self._source.topic
-        if wrong := foreign(name, given, lows) or beyond(name, given, highs):
+        if wrong := foreign(name, offsets, lows) or beyond(name, offsets, highs):
             raise PermanentError(f"{wrong}; correct the offsets at which the flow begins")
-        return self.adopt(topic) | given
+        return self.adopt(topic) | offsets
 
     def adopt(self, topic: Topic) -> Offsets:
         """Returns where the group is, unless this program has put it there; else the earliest."""
@@ -78,10 +78,10 @@ class StartOffsets:
     def _there(self, stored: Offsets, lows: Offsets, highs: Offsets) -> Offsets:
         """Picks the offsets that the log has, of the partitions in `lows`."""
         group = self._source.consumer_group
-        asked = {p: offset for p, offset in stored.items() if p in lows}
+        offsets = {p: offset for p, offset in stored.items() if p in lows}
         advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
-        self._losses.check_adopted(advice, asked, lows, highs)
-        return {p: o for p, o in asked.items() if lows[p] <= o <= highs[p]}
+        self._losses.check_adopted(advice, offsets, lows, highs)
+        return {p: o for p, o in offsets.items() if lows[p] <= o <= highs[p]}
 
     def lows_and_highs(self, topic: Topic) -> tuple[Offsets, Offsets]:
         """Returns where the logs begin, and where they end, open transactions included."""

@@ -29,24 +29,26 @@ def jars_of(
             short name are there, or a jar is broken.
     """
     plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
-    found = {(name, tuple(some)) for some in plugins for name in _classes_named(connector, some)}
-    names = sorted({name for name, _ in found})
+    candidates = {
+        (name, tuple(some)) for some in plugins for name in _classes_named(connector, some)
+    }
+    names = sorted({name for name, _ in candidates})
     if len(names) > 1:
         listed = ", ".join(names)
         raise PermanentError(f"several connectors are called {connector}: name one of {listed}")
-    if not found:
+    if not candidates:
         where = ", ".join((*folders, *(Path(jar).name for jar in jars)))
         raise PermanentError(
             f"no jar in plugins ({where}) has the class {connector}: name the folder of the "
             "connector's jars, or all of them by their coordinates, or correct class"
         )
-    if len(found) > 1:
-        places = ", ".join(sorted({str(some[0].parent) for _, some in found}))
+    if len(candidates) > 1:
+        places = ", ".join(sorted({str(some[0].parent) for _, some in candidates}))
         raise PermanentError(
             f"several plugins have the class {connector}, maybe of other versions: leave one of "
             f"{places} in plugins"
         )
-    ((name, some),) = found
+    ((name, some),) = candidates
     return name, list(some)
 
 

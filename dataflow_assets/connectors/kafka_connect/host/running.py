@@ -90,19 +90,19 @@ class ConnectRunning:
 
     def _start(self) -> None:
         self._spool.clear()
-        last, known = self._spool.end()
-        sealer = self._sealer = Sealer(self._spool, last, known, self._order)
+        last, offsets = self._spool.end()
+        sealer = self._sealer = Sealer(self._spool, last, offsets, self._order)
         reader = offset_reader(self._machine.new_helper(), self._last_offset)
         if not self._started:
-            self._start_connector(reader, before=bool(known))
+            self._start_connector(reader, before=bool(offsets))
         kind = jpype.JClass(self._connector.taskClass())
         for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
             task = kind()
             task.initialize(task_context(reader, config))
             task.start(config)
             helper = helper_of(self._machine, self._config)
-            made = ConnectorTask(task, helper, Busy(self._config))
-            self._tasks.append(Task(number, made, self._machine, sealer))
+            running = ConnectorTask(task, helper, Busy(self._config))
+            self._tasks.append(Task(number, running, self._machine, sealer))
         for one in self._tasks:
             one.start()
 
@@ -141,14 +141,14 @@ class ConnectRunning:
         Debezium's connectors also refuse a database that does not answer. `before`: the connector
         has delivered records already, so that its configuration was right once.
         """
-        found = [
+        problems = [
             f"{one.name()}: {message}"
             for one in checked.configValues()
             for message in one.errorMessages()
         ]
-        if found:
+        if problems:
             kind = TransientError if before else PermanentError
-            raise kind(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
+            raise kind(f"config of {self._order.connector}: {'; '.join(map(str, problems))}")
 
     def _raise(self, message: str) -> None:
         self._raised = message
@@ -159,7 +159,7 @@ class ConnectRunning:
         Raises:
             DataflowError: what a task has met.
         """
-        told = 0.0
+        told_at = 0.0
         while not (self._changed.wait(_TICK) or self._ending.is_set()):
             for task in self._tasks:
                 task.seal_when_due()
@@ -169,9 +169,9 @@ class ConnectRunning:
                     raise connector_error(what, task.error)
             if self._raised:
                 raise TransientError(f"{self._order.connector}: {self._raised}")
-            if time.monotonic() - told >= _ALIVE:
-                told = time.monotonic()
-                quiet = told - max((one.active for one in self._tasks), default=told - 1e9)
+            if time.monotonic() - told_at >= _ALIVE:
+                told_at = time.monotonic()
+                quiet = told_at - max((one.active for one in self._tasks), default=told_at - 1e9)
                 self._say(Event("alive", quiet=quiet))
                 at, before = self._noted
                 if time.monotonic() - at >= WRITTEN or before != self.states:

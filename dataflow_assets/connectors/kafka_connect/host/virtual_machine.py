@@ -53,10 +53,10 @@ class VirtualMachine:
 
 
 def java_map(values: dict[str, str]) -> Any:
-    found = jpype.JClass("java.util.HashMap")()
+    result = jpype.JClass("java.util.HashMap")()
     for name, value in values.items():
-        found.put(jpype.JString(name), jpype.JString(value))
-    return found
+        result.put(jpype.JString(name), jpype.JString(value))
+    return result
 
 
 def texts(values: Any) -> dict[str, str]:

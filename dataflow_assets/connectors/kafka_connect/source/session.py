@@ -101,10 +101,10 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
             return False
-        asked = visible / 1_000 - self._shown
-        if asked > time.monotonic():
-            asked = self._begun  # an older session has asked, and the clock was set back since
-        return self._host.quiet_since(asked) >= QUIET
+        asked_at = visible / 1_000 - self._shown
+        if asked_at > time.monotonic():
+            asked_at = self._begun  # an older session has asked, and the clock was set back since
+        return self._host.quiet_since(asked_at) >= QUIET
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -179,8 +179,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        known = ConnectPosition.parse(positions.get(CONNECT))
-        return _positions(known.then(ConnectPosition.parse(fold_parts(positions, CONNECT))))
+        position = ConnectPosition.parse(positions.get(CONNECT))
+        return _positions(position.then(ConnectPosition.parse(fold_parts(positions, CONNECT))))
 
     @property
     @override
@@ -203,8 +203,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
         parts = [] if start.visible else self._waiting(start)
         oldest = self._spool.sealed_at(parts[0]) if parts else None
         seconds = max(0.0, time.time() - oldest) if oldest else 0.0
-        records, known = sum(part.rows for part in parts), states.read(self._spool.folder)
-        return Lag(records, seconds, self.end(), connector=known)
+        records, task_states = sum(part.rows for part in parts), states.read(self._spool.folder)
+        return Lag(records, seconds, self.end(), connector=task_states)
 
     @override
     def close(self) -> None:
@@ -219,10 +219,10 @@ def _pieces(
     """The borders of a span, the parts that it has, and whether more parts wait."""
     pieces, taken = list[str](), list[ConnectPart]()
     for part in parts:
-        found = Piece(part, 0, part.rows).smaller(_rows(part, limit))
-        if pieces and len(pieces) + len(found) > _MOST_PIECES:
+        texts = Piece(part, 0, part.rows).smaller(_rows(part, limit))
+        if pieces and len(pieces) + len(texts) > _MOST_PIECES:
             return pieces, taken, True
-        pieces += [one.text for one in found]
+        pieces += [one.text for one in texts]
         taken.append(part)
     return pieces or [""] * bool(taken), taken, False
 

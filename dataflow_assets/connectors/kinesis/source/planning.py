@@ -170,17 +170,19 @@ def ahead(
         limit: the most messages and bytes; one record at least.
         bound: what is left for later.
     """
-    found, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
+    page_ahead, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
     for page in stream.pages(shard.id, start.iterator, min(MOST_RECORDS, limit.records + 1)):
-        found, more = _fitting(page.records, limit, bound, replace(found, behind=page.behind))
+        page_ahead, more = _fitting(
+            page.records, limit, bound, replace(page_ahead, behind=page.behind)
+        )
         if more is not None:
-            return replace(found, full=more)
+            return replace(page_ahead, full=more)
         if page.ended or page.at_tip:
-            return replace(found, ended=page.ended, looked=looked)
-        if found.records and time.monotonic() > until:
-            return replace(found, full=True)
+            return replace(page_ahead, ended=page.ended, looked=looked)
+        if page_ahead.records and time.monotonic() > until:
+            return replace(page_ahead, full=True)
         looked = now()
-    return replace(found, ended=True, looked=looked)
+    return replace(page_ahead, ended=True, looked=looked)
 
 
 def _fitting(
@@ -222,9 +224,9 @@ def warn_of_foreign(stream: str, found: KinesisAhead) -> None:
 
 def readable(shards: Iterable[Shard], finished: Collection[str]) -> list[Shard]:
     """The shards to read now: those whose parents are done, as far as they are still there."""
-    known = list(shards)
-    waiting = {one.id for one in known} - set(finished)
-    return [one for one in known if one.id in waiting and waiting.isdisjoint(one.parents)]
+    all_shards = list(shards)
+    waiting = {one.id for one in all_shards} - set(finished)
+    return [one for one in all_shards if one.id in waiting and waiting.isdisjoint(one.parents)]
 
 
 def cut(stream: KinesisStream, one: KinesisRange, limit: Limit) -> Sequence[str]:
@@ -232,15 +234,15 @@ def cut(stream: KinesisStream, one: KinesisRange, limit: Limit) -> Sequence[str]
     messages = one.records if one.messages is None else one.messages
     if messages <= limit.records and one.bytes <= limit.bytes:
         return (one.text,)
-    found, start = list[str](), one.start
+    texts, start = list[str](), one.start
     bound = KinesisBound(ShardPosition(one.last))
     while not start.has(one.last):
         piece = ahead(stream, Shard(one.shard, keys=one.keys), start, limit, bound)
         if not piece.ranges:
             return (one.text,)  # whoever reads the part says what is gone
-        found += [smaller.text for smaller in piece.ranges]
+        texts += [smaller.text for smaller in piece.ranges]
         start = piece.position
-    return tuple(found)
+    return tuple(texts)
 
 
 def now() -> int:

@@ -114,8 +114,8 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         start = self._start(after)
         self._check_kept(start)
         walk = self._walk(start, limit, StreamPosition.parse(until[STREAM]) if until else None)
-        for found in walk.found:
-            warn_of_foreign(self._source.title, found)
+        for shard_ahead in walk.found:
+            warn_of_foreign(self._source.title, shard_ahead)
         stale = walk.stale(now() - self._described.retention // 4)
         parts = [one.text for one in walk.ranges] or [""] * bool(stale)
         added = StreamPosition({**stale, **walk.moved_positions})
@@ -136,11 +136,11 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         """Shards whose parents have nothing more are read in the same walk."""
         walk, done, finished = KinesisWalk(), set[str](), set(start.finished_shards)
         while todo := [s for s in readable(self._shards, finished) if s.id not in done]:
-            for shard, found in self._looks(todo, start, limit, until):
-                walk.found.append(found)
-                walk.full = walk.full or found.full
+            for shard, ahead_of_shard in self._looks(todo, start, limit, until):
+                walk.found.append(ahead_of_shard)
+                walk.full = walk.full or ahead_of_shard.full
                 done.add(shard.id)
-                if found.ended and not found.records:
+                if ahead_of_shard.ended and not ahead_of_shard.records:
                     finished.add(shard.id)
             if len(walk.ranges) >= MOST_SHARDS:
                 walk.full = True
@@ -168,32 +168,32 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
     ) -> KinesisAhead:
         """At one shard, in a thread of its own."""
         position, visible = start.of(shard.id), until.visible if until else 0
-        known, holds = self._idle.get(shard.id, (None, 0))
-        if known and known.start == position and (known.ended or 0 < visible <= holds):
-            return known
-        found = ahead(self._stream, shard, position, limit, KinesisBound.of(until, shard.id))
-        if not found.records and (found.looked or visible):
-            self._idle[shard.id] = found, max(found.looked, visible)
-        return found
+        idle, holds = self._idle.get(shard.id, (None, 0))
+        if idle and idle.start == position and (idle.ended or 0 < visible <= holds):
+            return idle
+        shard_ahead = ahead(self._stream, shard, position, limit, KinesisBound.of(until, shard.id))
+        if not shard_ahead.records and (shard_ahead.looked or visible):
+            self._idle[shard.id] = shard_ahead, max(shard_ahead.looked, visible)
+        return shard_ahead
 
     def _describe(self, known: Iterable[ShardPosition]) -> None:
         """A lane has a session open for hours, in which somebody may change the stream."""
         old = any(0 < one.known_until < now() - _SHORTEST for one in known if not one.finished)
         if now() - self._asked < (_AT_RISK if old else _DESCRIBED):
             return
-        found = self._stream.describe()
-        if found.identity != self.identity:
+        description = self._stream.describe()
+        if description.identity != self.identity:
             raise TransientError(
                 f"{self._source.title} was deleted and created again while it was read"
             )
-        self._described, self._asked = found, now()
+        self._described, self._asked = description, now()
 
     def _check_kept(self, start: StreamPosition) -> None:
         """Raises PermanentError where retention may have removed what was not read."""
         there = {one.id for one in self._shards}
-        known = start.shards or {name: start.of(name) for name in there}
-        self._describe(known.values())
-        for shard, position in known.items():
+        shards = start.shards or {name: start.of(name) for name in there}
+        self._describe(shards.values())
+        for shard, position in shards.items():
             lost = shard not in there or self._is_lost(shard, position)
             if not position.finished and lost:
                 self._tell_lost(shard, position)
@@ -249,10 +249,10 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = StreamPosition.parse(positions.get(STREAM))
-        found = found.then(StreamPosition.parse(fold_parts(positions, STREAM)))
+        position = StreamPosition.parse(positions.get(STREAM))
+        position = position.then(StreamPosition.parse(fold_parts(positions, STREAM)))
         there = {one.id for one in self._shards}
-        return _positions(found.without(found.shards.keys() - there))
+        return _positions(position.without(position.shards.keys() - there))
 
     @override
     def lag(self, after: Positions) -> Lag:

@@ -50,13 +50,13 @@ def states(layout: CdcLayout, found: CdcChanges, of: Ints) -> Bools:
     """
     old, rows, keys = _digests(layout, found)
     kept = np.ones(len(found), np.bool_)
-    deleted, last, known = found.is_deleted.tolist(), -1, dict[int, _DeferredKey]()
+    deleted, last, deferred = found.is_deleted.tolist(), -1, dict[int, _DeferredKey]()
     for at, number in enumerate(of.tolist()):
         if number != last:
-            last, known = number, {}
+            last, deferred = number, {}
         if (digest := keys[at]) is None:
             continue
-        key = known.setdefault(digest, _DeferredKey())
+        key = deferred.setdefault(digest, _DeferredKey())
         if deleted[at]:
             _leave(key, rows[at], at, kept)
         else:

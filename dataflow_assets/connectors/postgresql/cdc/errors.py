@@ -85,19 +85,19 @@ def explain_errors(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
 
 
 def _advice(source: PostgresqlCdcOptions, failure: PostgresqlFailure) -> str:
-    code, said = failure.sqlstate, failure.message
+    code, message = failure.sqlstate, failure.message
     user = dsn.parse(source.dsn()).get("user", "the role")
-    if code == _NO_RIGHT and _REPLICATION.search(said):
+    if code == _NO_RIGHT and _REPLICATION.search(message):
         return f'run: ALTER ROLE "{user}" REPLICATION'
-    if code == _NO_ROOM and "replication slots" in said:
+    if code == _NO_ROOM and "replication slots" in message:
         return f"all replication slots are in use: {_DROP_ONE}"
-    if code == _MISSING and "publication" in said:
+    if code == _MISSING and "publication" in message:
         return (
             f"a part of the log that {source.title} keeps was written while there was no such "
             f"publication: correct publicationName, or drop the slot ({_drop(source)}) and load "
             f"the tables again with {AGAIN}"
         )
-    return _LEVEL if "wal_level" in said else ""
+    return _LEVEL if "wal_level" in message else ""
 
 
 def _waits(failure: PostgresqlFailure) -> str:
@@ -147,11 +147,11 @@ def ends_before(
     source: PostgresqlCdcOptions, end: object, after: object, *, standby: bool
 ) -> PermanentError | TransientError:
     """The server is not where it was when it was read last."""
-    found = f"{source.title}: the log ends at {end}, and the flow has read up to {after}"
+    text = f"{source.title}: the log ends at {end}, and the flow has read up to {after}"
     if standby:
-        return TransientError(f"{found}: this standby is behind the server that was read before")
+        return TransientError(f"{text}: this standby is behind the server that was read before")
     return PermanentError(
-        f"{found}: the server was restored to an earlier moment, or is a standby that was promoted "
+        f"{text}: the server was restored to an earlier moment, or is a standby that was promoted "
         f"while it was behind. The target has changes that the tables have not, and changes up to "
         f"{after} would be skipped. Load the tables again: {AGAIN}"
     )

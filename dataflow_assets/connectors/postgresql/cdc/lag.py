@@ -40,30 +40,30 @@ def lag(
     with explain_errors(source, "looking for changes"):
         with lent_to_source(source.dsn()) as link:
             watch.look(link)
-            end, known = slot.end_of_log(link), slot.find(link, source)
+            end, slot_state = slot.end_of_log(link), slot.find(link, source)
             idle.of(slot.server(link))
         ends = {PARTITION: dump_end(end)}
         if reached is None:
-            if known is None or source.loads:
-                held = None if known is None else known.retained
+            if slot_state is None or source.loads:
+                held = None if slot_state is None else slot_state.retained
                 return Lag(max(1, rows), 0.0, ends, held=held)
-            reached = Reached(known.confirmed)
+            reached = Reached(slot_state.confirmed)
         watch.check_seen(reached)
         at = reached.lsn
-        known = slot.check(source, known, at)
+        slot_state = slot.check(source, slot_state, at)
         size = max(0, end.value - at.value)
-        if known.pid is not None:
-            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, known.retained)
-        found = _changes(idle, at, end)
-    return Lag(rows + _estimate(found, at, size), _age(found), ends, size, known.retained)
+        if slot_state.pid is not None:
+            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, slot_state.retained)
+        changes = _changes(idle, at, end)
+    return Lag(rows + _estimate(changes, at, size), _age(changes), ends, size, slot_state.retained)
 
 
 def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> CdcSeen:
     if end.value <= at.value:
         return CdcSeen(0)
     looked = Lsn(min(end.value, at.value + LOOK_BYTES))
-    found = idle.count_changes(at, looked, _COUNTED)
-    return found if looked.value == end.value else replace(found, upto=found.upto or looked)
+    seen = idle.count_changes(at, looked, _COUNTED)
+    return seen if looked.value == end.value else replace(seen, upto=seen.upto or looked)
 
 
 def _estimate(found: CdcSeen, at: Lsn, size: int) -> int:

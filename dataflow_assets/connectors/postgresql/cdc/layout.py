@@ -64,8 +64,8 @@ class LoggedColumn:
 
     def fit(self, texts: pa.Array) -> Fitted:
         """The column of these values of the log."""
-        found = fit_column(texts, self.type, self.name)
-        return replace(found, field=self._mark(found.field))
+        fitted = fit_column(texts, self.type, self.name)
+        return replace(fitted, field=self._mark(fitted.field))
 
     def _mark(self, field: pa.Field) -> pa.Field:
         if self.filled is None:
@@ -114,8 +114,8 @@ def current_layout(
     """
     columns = typed_columns(link, link.execute(_COLUMNS, oid, list(names)))
     key = tuple(name for name, _ in link.execute(_KEY, oid))
-    found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
-    return CdcLayout(place, found, key, _read_columns(source, [one.name for one in columns]))
+    logged = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
+    return CdcLayout(place, logged, key, _read_columns(source, [one.name for one in columns]))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _dimensions(
 ) -> dict[str, int]:
     declared = {name: depth for name, depth, *_ in ever if depth}
     former = {name: former_names((name,), logged, now) for name in declared}
-    return {one: declared[name] for name, found in former.items() for one in found}
+    return {one: declared[name] for name, names in former.items() for one in names}
 
 
 def _deferrable_key(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
@@ -246,12 +246,12 @@ def _certain_shifts(logged: Sequence[str], now: Sequence[str]) -> dict[int, int]
 
 def _lengths(values: Sequence[int]) -> list[int]:
     """For each value the length of the longest sequence that does not fall and ends with it."""
-    last, found = list[int](), list[int]()
+    last, lengths = list[int](), list[int]()
     for value in values:
         at = bisect_right(last, value)
         last[at : at + 1] = [value]
-        found.append(at + 1)
-    return found
+        lengths.append(at + 1)
+    return lengths
 
 
 def _read_columns(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:

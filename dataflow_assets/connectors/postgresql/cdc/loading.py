@@ -89,17 +89,17 @@ class Loading:
 
     def held_snapshot(self) -> Snapshot | None:
         """The snapshot of an earlier plan, or of an earlier attempt in this process."""
-        found = HELD.get(self._key)
-        self._used = self._used or found is not None
-        return found
+        held = HELD.get(self._key)
+        self._used = self._used or held is not None
+        return held
 
     def begin(self) -> Snapshot:
-        found = Snapshot(self._source, self.tables)
-        HELD.put(self._key, found)
+        snapshot = Snapshot(self._source, self.tables)
+        HELD.put(self._key, snapshot)
         self._used, self._renewed = True, set()
         # A partition may have come since they were looked at, before they were locked.
-        self.tables, self.keys = found.tables_and_keys(self._source)
-        return found
+        self.tables, self.keys = snapshot.tables_and_keys(self._source)
+        return snapshot
 
     def let_go(self) -> None:
         """Nobody needs a snapshot right now: it is let go unless somebody does soon."""

@@ -51,10 +51,10 @@ TO STDOUT (FORMAT binary)
 
 def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
     """Whether a stretch begins where the slot is, and the server has little to decode for it."""
-    found: list[tuple[bool | None]] = link.execute(
+    rows: list[tuple[bool | None]] = link.execute(
         _IS_SHORT, slot, str(after), str(upto), MOST_BYTES
     )
-    return found == [(True,)]
+    return rows == [(True,)]
 
 
 class Peeked(CdcReader):

@@ -115,8 +115,8 @@ def parse(position: Position | None) -> Reached | None:
         return None
     tables = text.get("tables")
     again = frozenset(text.get("again", ()))
-    known = None if tables is None else frozenset(tables)
-    return Reached(Lsn.parse(text["lsn"]), known, again, _keys(text), _marks(text))
+    names = None if tables is None else frozenset(tables)
+    return Reached(Lsn.parse(text["lsn"]), names, again, _keys(text), _marks(text))
 
 
 def is_end(position: Position) -> bool:
@@ -130,7 +130,7 @@ START = dump(None)
 def stored_position(positions: Positions) -> Reached | None:
     """Returns where a branch is, finished parts of a span included: each has read what all say."""
     parts = {at for name, at in positions.items() if name.startswith(PART)}
-    reached = [found for at in parts if (found := parse(at)) is not None]
+    reached = [position for at in parts if (position := parse(at)) is not None]
     return reduce(Reached.common, reached) if reached else parse(positions.get(PARTITION))
 
 
@@ -154,8 +154,8 @@ class StreamPart:
 
     def within(self, names: Collection[str]) -> StreamPart:
         """The same, without the changes of other tables."""
-        found = None if self.tables is None else tuple(n for n in self.tables if n in names)
-        return replace(self, tables=found, keys=_of(names, self.keys))
+        tables = None if self.tables is None else tuple(n for n in self.tables if n in names)
+        return replace(self, tables=tables, keys=_of(names, self.keys))
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,12 @@ def dump_part(part: Part) -> str:
 
 
 def parse_part(text: str) -> Part:
-    found = json.loads(text)
-    if "snapshot" in found:
-        return SnapshotPart(**found)
-    tables = found.get("tables")
-    known = None if tables is None else tuple(tables)
-    return StreamPart(found["after"], found["upto"], known, _keys(found))
+    document = json.loads(text)
+    if "snapshot" in document:
+        return SnapshotPart(**document)
+    tables = document.get("tables")
+    names = None if tables is None else tuple(tables)
+    return StreamPart(document["after"], document["upto"], names, _keys(document))
 
 
 def _keys(found: Mapping[str, Any]) -> Keys:

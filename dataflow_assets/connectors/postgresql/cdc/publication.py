@@ -70,9 +70,9 @@ def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[
     """
     if not source.create_publication_if_not_exists:
         return
-    found = _all_published(link, source)
-    missing = [table.sql for table in wanted if _places(table).isdisjoint(found)]
-    if not found or not missing:
+    published = _all_published(link, source)
+    missing = [table.sql for table in wanted if _places(table).isdisjoint(published)]
+    if not published or not missing:
         return
     try:
         link.execute(
@@ -106,12 +106,12 @@ def published_tables(
             f"(publish_via_partition_root = true){missed}"
         )
     _check_operations(source, rows[0][0], missed)
-    found = _all_published(link, source)
+    published = _all_published(link, source)
     for table in wanted:
-        if table.place not in found:
+        if table.place not in published:
             table_of(link, source, table.place)  # if it was dropped that is the reason
-            _refuse(source, table, found, missed)
-    return {table.name: _published_table(link, table, found[table.place]) for table in wanted}
+            _refuse(source, table, published, missed)
+    return {table.name: _published_table(link, table, published[table.place]) for table in wanted}
 
 
 def _check_operations(
@@ -155,9 +155,10 @@ def as_published(
     link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]
 ) -> dict[str, Published]:
     """By table what is published of it, or would be: the publication need not exist yet."""
-    found = _all_published(link, source)
+    published = _all_published(link, source)
     return {
-        table.name: _published_table(link, table, found.get(table.place, {})) for table in wanted
+        table.name: _published_table(link, table, published.get(table.place, {}))
+        for table in wanted
     }
 
 
@@ -167,7 +168,7 @@ def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str,
     Called by the driver when it begins to load tables. The server computes these columns, and
     publishes them only where it is asked to (PostgreSQL 18, and stored ones alone).
     """
-    found = {
+    columns_left_out = {
         table.name: [
             name
             for (name,) in link.execute(_GENERATED, table.oid)
@@ -175,7 +176,9 @@ def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str,
         ]
         for table in wanted
     }
-    return "; ".join(f"{table}: {', '.join(names)}" for table, names in found.items() if names)
+    return "; ".join(
+        f"{table}: {', '.join(names)}" for table, names in columns_left_out.items() if names
+    )
 
 
 def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:

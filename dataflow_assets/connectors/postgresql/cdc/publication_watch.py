@@ -98,13 +98,13 @@ class PublicationWatch:
             at: where the flow is.
             begun: the flow has read changes of them.
         """
-        found = {table.name: self._seen[table.name] for table in followed}
-        if any(one != self._sound.get(name) for name, one in found.items()):
+        seen = {table.name: self._seen[table.name] for table in followed}
+        if any(one != self._sound.get(name) for name, one in seen.items()):
             for table in followed:
                 table_of(link, self.source, table.place)
             publication.published_tables(link, self.source, followed, begun=begun)
-            self._sound |= found
-        if begun and (reason := next(self._differences(at, found), "")):
+            self._sound |= seen
+        if begun and (reason := next(self._differences(at, seen), "")):
             raise PermanentError(self._stop_message(reason))
 
     def check_seen(self, at: Reached) -> None:
@@ -122,10 +122,10 @@ class PublicationWatch:
         `before`: what was stored with the position before. A target keeps the values of a column
         that was dropped, so its name is remembered.
         """
-        found = {name: self._seen[name].mark for name in names if name in self._seen}
+        seen = {name: self._seen[name].mark for name in names if name in self._seen}
         return {
             name: _remembering(mark, (before or {}).get(name))
-            for name, mark in found.items()
+            for name, mark in seen.items()
             if mark is not None
         }
 

@@ -104,12 +104,12 @@ def _snapshot(
 def _at_least_one(
     source: PostgresqlCdcOptions, batches: Generator[pa.RecordBatch, None, None]
 ) -> Generator[pa.RecordBatch, None, None]:
-    made = False
+    has_batch = False
     with closing(batches):
         for batch in batches:
-            made = True
+            has_batch = True
             yield batch
-    if not made:
+    if not has_batch:
         yield empty(_first_layout(source), debezium=source.envelope_format == "debezium")
 
 
@@ -213,19 +213,21 @@ class CdcStream:
         The server repeats them when its cache is emptied, at another place in each read. A
         repetition changes nothing, so that rows of several tables come in the same order again.
         """
-        found = Announcement.parse(data)
-        key = found.oid.to_bytes(4, "big")
-        if not self._reads(found.place):
+        announcement = Announcement.parse(data)
+        key = announcement.oid.to_bytes(4, "big")
+        if not self._reads(announcement.place):
             if key in self._followed:  # it was renamed: from now on it is another table
                 yield from self._flush(self._transaction, key)
                 del self._followed[key], self._announced_last[key]
             return
-        if self._announced_last.get(key) == found:
+        if self._announced_last.get(key) == announcement:
             return
         yield from self._flush(self._transaction, key)
         with lent_to_source(self.source.dsn()) as link:
-            layout = found.layout(link, self.source, self._keys.get(".".join(found.place)))
-        self._announced_last[key] = found
+            layout = announcement.layout(
+                link, self.source, self._keys.get(".".join(announcement.place))
+            )
+        self._announced_last[key] = announcement
         debezium = self.source.envelope_format == "debezium"
         self._followed[key] = CdcChanged(layout, self._followed.get(key), with_old=debezium)
 

@@ -99,10 +99,10 @@ class CdcReader(ABC):
 
     def __init__(self, connection: str) -> None:
         self._given = connection
-        given = dsn.parse(connection).get("options", "")
-        options = " ".join([given, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
-        named = dsn.conninfo(connection, APPLICATION)
-        info = make_conninfo(named, options=options, **self.replication)
+        declared = dsn.parse(connection).get("options", "")
+        options = " ".join([declared, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
+        conninfo = dsn.conninfo(connection, APPLICATION)
+        info = make_conninfo(conninfo, options=options, **self.replication)
         try:
             self._connection = psycopg.connect(info, autocommit=True)
         except psycopg.Error as error:
@@ -181,10 +181,10 @@ class CdcReader(ABC):
         ]
 
     def _result(self, query: str, *parameters: str) -> pq.abc.PGresult:
-        given = [one.encode() for one in parameters]
+        values = [one.encode() for one in parameters]
         libpq, text = self._libpq, query.encode()
         try:
-            return libpq.exec_params(text, given) if given else libpq.exec_(text)
+            return libpq.exec_params(text, values) if values else libpq.exec_(text)
         except psycopg.Error as error:
             raise from_psycopg(error) from None
 

@@ -136,8 +136,8 @@ def with_writers(link: TextLink, failure: PostgresqlFailure) -> PostgresqlFailur
     """The failure, and who writes: a slot begins when all who write now have ended."""
     if failure.sqlstate not in {"55P03", "57014"}:
         return failure
-    found = link.execute(_WRITERS)
-    listed = "; ".join(f"process {pid} ({name}): {query}" for pid, name, query in found)
+    writers = link.execute(_WRITERS)
+    listed = "; ".join(f"process {pid} ({name}): {query}" for pid, name, query in writers)
     message = f"{failure.message}; it waits for open transactions that write: {listed or 'none'}"
     return PostgresqlFailure(message, failure.sqlstate)
 
@@ -173,12 +173,12 @@ def wait_for_readers(link: TextLink, source: PostgresqlCdcOptions) -> None:
         TransientError: somebody else reads it.
     """
     deadline = time.monotonic() + FREE_SECONDS
-    asked = False
+    warned = False
     while (slot := find(link, source)) is not None and slot.pid is not None:
         if time.monotonic() >= deadline:
             raise errors.in_use(source, slot.pid, slot.application or "without a name")
-        if slot.application == APPLICATION and not asked and _late(deadline):
-            asked = True
+        if slot.application == APPLICATION and not warned and _late(deadline):
+            warned = True
             link.execute("SELECT pg_terminate_backend($1)", slot.pid)
         time.sleep(_STEP)
 

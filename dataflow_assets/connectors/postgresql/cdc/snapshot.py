@@ -82,9 +82,9 @@ def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]) -> 
 
 
 def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple[Leaf, str]]:
-    found = tables.tables(link, source)
-    published = publication.as_published(link, source, found)
-    for table in found:
+    followed = tables.tables(link, source)
+    published = publication.as_published(link, source, followed)
+    for table in followed:
         own = published[table.name]
         columns = current_layout(link, source, table.place, table.oid, own.columns).read
         for leaf in table.leaves:
@@ -123,8 +123,8 @@ class Snapshot:
         Its own connection is asked, which has the locks: another one would wait behind whoever
         waits for them. Raises PermanentError where one cannot be read.
         """
-        found = tables.tables(self._link, source)
-        return found, keys_of(self._link, found)
+        followed = tables.tables(self._link, source)
+        return followed, keys_of(self._link, followed)
 
     def close(self) -> None:
         """Lets go of it. Tasks that read go on."""

@@ -85,7 +85,11 @@ def begin(
         else:
             break
     with lent_to_source(source.dsn()) as link:
-        found = slot.find(link, source)
-    if found is not None and found.confirmed.value > after.value and not sender.holds_slot:
-        raise errors.slot_moved(source, found.confirmed, after)
-    slot.check(source, found, after)
+        slot_state = slot.find(link, source)
+    if (
+        slot_state is not None
+        and slot_state.confirmed.value > after.value
+        and not sender.holds_slot
+    ):
+        raise errors.slot_moved(source, slot_state.confirmed, after)
+    slot.check(source, slot_state, after)

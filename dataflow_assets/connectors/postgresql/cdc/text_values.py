@@ -33,9 +33,9 @@ def fit_column(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
         tokens = _tokens(kind.delimiter)
         values = [None if text is None else _parse(text, tokens) for text in texts.to_pylist()]
         return lists(values, kind, name, lambda leaves, inner: _element(leaves, kind, inner))
-    found = _plain(texts, kind.base, kind.field_type)
-    unfit = beyond(texts, found) if pa.types.is_timestamp(kind.field_type) else {}
-    return Fitted(kind.field(name), found, unfit)
+    fitted = _plain(texts, kind.base, kind.field_type)
+    unfit = beyond(texts, fitted) if pa.types.is_timestamp(kind.field_type) else {}
+    return Fitted(kind.field(name), fitted, unfit)
 
 
 def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
@@ -75,14 +75,14 @@ def _parse(text: str, pattern: re.Pattern[str]) -> list[Any]:
 
 
 def _items(tokens: Iterator[str]) -> list[Any]:
-    found: list[Any] = []
+    items: list[Any] = []
     for part in tokens:
         if part == "}":
             break
         if part == "{":
-            found.append(_items(tokens))
+            items.append(_items(tokens))
         elif part.startswith('"'):
-            found.append(_ESCAPE.sub(r"\1", part[1:-1]))
+            items.append(_ESCAPE.sub(r"\1", part[1:-1]))
         else:
-            found.append(None if part == "NULL" else _ESCAPE.sub(r"\1", part))
-    return found
+            items.append(None if part == "NULL" else _ESCAPE.sub(r"\1", part))
+    return items

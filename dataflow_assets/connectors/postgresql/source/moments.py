@@ -102,7 +102,7 @@ def _instant(wanted: pa.DataType) -> Callable[[str], int | None]:
         if unit == "us" and number > _FAR:
             return None
         written = f"{'-' if number < 0 else ''}{abs(number):04d}-{rest}"
-        found = np.array([written], f"datetime64[{unit}]")
-        return int(found.astype(np.int64)[0])
+        value = np.array([written], f"datetime64[{unit}]")
+        return int(value.astype(np.int64)[0])
 
     return tell

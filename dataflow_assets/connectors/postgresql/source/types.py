@@ -58,10 +58,10 @@ class TypeOf:
         if self.element is None:
             return READINGS.get(self.base, TEXT)
         inner = READINGS.get(self.element or "", TEXT)
-        found = pa.list_(typed_field("item", inner.arrow, inner.kind))
+        list_type = pa.list_(typed_field("item", inner.arrow, inner.kind))
         for _ in range(self.dimensions - 1):
-            found = pa.list_(found)
-        return replace(TEXT, cast="text[]", arrow=found)
+            list_type = pa.list_(list_type)
+        return replace(TEXT, cast="text[]", arrow=list_type)
 
     @property
     def field_type(self) -> pa.DataType:
