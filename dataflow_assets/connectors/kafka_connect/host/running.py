@@ -159,7 +159,7 @@ class ConnectRunning:
         Raises:
             DataflowError: what a task has met.
         """
-        told_at = 0.0
+        reported_at = 0.0
         while not (self._changed.wait(_TICK) or self._ending.is_set()):
             for task in self._tasks:
                 task.seal_when_due()
@@ -169,9 +169,11 @@ class ConnectRunning:
                     raise connector_error(what, task.error)
             if self._raised:
                 raise TransientError(f"{self._order.connector}: {self._raised}")
-            if time.monotonic() - told_at >= _ALIVE:
-                told_at = time.monotonic()
-                quiet = told_at - max((one.active for one in self._tasks), default=told_at - 1e9)
+            if time.monotonic() - reported_at >= _ALIVE:
+                reported_at = time.monotonic()
+                quiet = reported_at - max(
+                    (one.active for one in self._tasks), default=reported_at - 1e9
+                )
                 self._say(Event("alive", quiet=quiet))
                 at, before = self._noted
                 if time.monotonic() - at >= WRITTEN or before != self.states:

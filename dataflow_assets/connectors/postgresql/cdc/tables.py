@@ -144,6 +144,6 @@ def _check_same_identity(table: CdcTable, identity: str, leaf: Leaf) -> None:
     raise PermanentError(
         f"table {table.name} cannot be followed: its replica identity is {_NAMES[identity]}, and "
         f"that of its partition {'.'.join(leaf.place)} is {_NAMES[leaf.identity]}, so its log "
-        f"would be misread. Give the table and each of its partitions the same, such as ALTER TABLE "
-        f"{other} REPLICA IDENTITY FULL: no partition inherits it, nor does a new one"
+        f"would be misread. Give the table and each of its partitions the same, such as ALTER "
+        f"TABLE {other} REPLICA IDENTITY FULL: no partition inherits it, nor does a new one"
     )
