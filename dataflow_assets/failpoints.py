@@ -22,7 +22,7 @@ from dataflow_assets.errors import TransientError
 
 @dataclass(frozen=True)
 class Failpoint:
-    """What to do where; travels with the ticket from the driver to the tasks."""
+    """An action at a place of the code; travels with the ticket from the driver to the tasks."""
 
     name: str
     action: str

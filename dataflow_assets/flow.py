@@ -29,7 +29,7 @@ End = TypeVar("End", Source, Sink)
 
 @dataclass(frozen=True)
 class Policies:
-    """How much at once, and when to stop."""
+    """Limits of a flow, and when it must stop."""
 
     limit: Limit = Limit()
     freshness_seconds: float = 10.0
@@ -109,7 +109,7 @@ class Flow:
 
     @property
     def slug(self) -> str:
-        """What the flow is called in Dagster; the namespace is left out where it is `default`."""
+        """The flow's name in Dagster; the namespace is left out where it is `default`."""
         space = "" if self.namespace == "default" else f"{self.namespace}__"
         return mangle(f"{space}{self.name}")
 
@@ -126,7 +126,7 @@ class Flow:
 
     @property
     def version(self) -> str:
-        """Of the manifest, as Dagster shows and stores it: the beginning of its hash."""
+        """The manifest's version, as Dagster shows and stores it: the beginning of its hash."""
         return self.hash[:16]
 
     @property
@@ -136,7 +136,7 @@ class Flow:
 
     @property
     def source_address(self) -> Address:
-        """Where the records come from; the manifest's connection name wins over the derived one."""
+        """The address of the source; the manifest's connection name wins over the derived one."""
         address = self.source.address()
         if self.source_connection is None:
             return address
@@ -165,7 +165,7 @@ class Flow:
         return steps | tombstones
 
     def message_format(self) -> MessageFormat | None:
-        """What the bodies of its source's messages are written in, as its steps need them."""
+        """The format of the source's messages, as the flow's steps need them."""
         source = self.source
         form = source.message_format() if isinstance(source, FormatsMessages) else None
         fields = [one.step.event_fields for one in self.transformations]
@@ -193,7 +193,7 @@ class Flow:
         return replace(resolved, files=lookup.files())
 
     def resolvable(self) -> Flow:
-        """As `resolve`, with the values that can be had: what is missing is left out."""
+        """Resolves like `resolve`, with the values that can be had: what is missing is left out."""
         return self._fill(Lookup(self.secrets))
 
     def _fill(self, lookup: Lookup) -> Flow:

@@ -1,4 +1,4 @@
-"""What exists, found by name: every source, sink and step that lives in its folder.
+"""All connectors and steps, by name: every source, sink and step that lives in its folder.
 
 A new connector or step is one file; nothing is registered by hand. A class counts when it is
 concrete and has a `type` of its own. Doubles of the in-memory kind are left out of what manifests

@@ -60,7 +60,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What happens to one record; nothing at all where it is filtered."""
+    """The outcome for one record; nothing at all where it is filtered."""
 
     out: tuple[Out, ...] = ()
     rejected: Rejected | None = None

@@ -1,4 +1,4 @@
-"""Who drives a flow or a lane: the run says so in its tags, and whether it is alive can be told.
+"""Leases on flows and lanes: the run says so in its tags, and whether it is alive can be told.
 
 A claim names the run and its process. Of a process that cannot be looked at from here, signs of
 life are kept in Dagster's storage.
@@ -104,7 +104,7 @@ class Claims:
 
 
 def value(run_id: str, driver: FlowDriver) -> str:
-    """What a claim says. Without the run's id, a run that is started again would inherit it."""
+    """The text of a lease. Without the run's id, a run that is started again would inherit it."""
     return f"{run_id} {driver}"
 
 

@@ -1,4 +1,4 @@
-"""Who drives a flow in Dagster and how it fares there, for the command line."""
+"""Drivers of flows in Dagster and their states, for the command line."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the reports of one flow become in Dagster: events of its assets, versions, checks.
+"""Reports of one flow as Dagster's: events of its assets, versions, checks.
 
 The same for a run of the flow's own and for a lane's run; who has the run decides when to tell.
 """
@@ -121,7 +121,7 @@ class FlowEvents:
                     yield _evaluation(evaluation)
 
     def checks(self) -> Iterator[dg.AssetCheckResult]:
-        """What the last report of each branch says to the questions asked about every flow."""
+        """Answers of each branch's last report to the questions asked about every flow."""
         for branch in self._last:
             yield from self._checks(branch)
 

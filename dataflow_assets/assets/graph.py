@@ -89,7 +89,7 @@ def build(flows: Iterable[Flow]) -> Graph:
 
 
 def upstream(nodes: Iterable[AssetNode], node: AssetNode) -> list[AssetNode]:
-    """Those of the nodes that write what a node reads, directly or by others; the first first.
+    """The nodes that write what this one reads, directly or by others; the earliest comes first.
 
     Edges close no cycle, so this ends.
     """

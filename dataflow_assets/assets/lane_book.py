@@ -18,7 +18,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True)
 class FlowState:
-    """How a flow fares in its lane, for people. `failing`: it has met an error and tries again."""
+    """Status of a flow in its lane, for people. `failing`: it has met an error and tries again."""
 
     text: str
     failing: bool = False
@@ -26,7 +26,7 @@ class FlowState:
 
 @dataclass(frozen=True)
 class LanePage:
-    """What the run of a lane drives, and how each flow fares."""
+    """The flows that a lane's run drives, each with its status."""
 
     run: str = ""
     """The id of the run that has written the page; empty where none ever did."""

@@ -42,13 +42,13 @@ class Departure:
 
 
 class Departures:
-    """Those of all flows of an instance. Each method raises what Dagster's storage raises."""
+    """Departures of all flows of an instance. Each method raises what Dagster's storage raises."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._storage = instance.daemon_cursor_storage
 
     def of(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
-        """By its id the departure of each flow that is out.
+        """Departures of the flows that are out, by the flow's id.
 
         Called by the sensor `ingest` with each tick, and by the run of a lane every two seconds:
         one question for all flows.

@@ -109,7 +109,7 @@ class LaneFlows:
         return self._wanted or ()
 
     def lets_go(self, flow: Flow) -> bool:
-        """Whether the flow is not to be driven now, or was not for a while since it began."""
+        """True where the flow must not be driven now, or must not have been since it began."""
         driven = self.flows_to_drive()
         gone = flow.id in self._let_go or all(one.id != flow.id for one in driven)
         return bool(self.over) or gone
@@ -119,7 +119,7 @@ class LaneFlows:
         return self.over or self._why.get(flow.id, "") or self._let_go.get(flow.id, "")
 
     def is_gone(self, flow: Flow) -> bool:
-        """Whether nobody reads its source any more, neither the flow nor one that took its place.
+        """True where no flow reads its source any more, neither this one nor a successor.
 
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """

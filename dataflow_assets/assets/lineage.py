@@ -11,7 +11,7 @@ from dataflow_assets.records.step import Origins
 
 
 def origins(flow: Flow, branch: Branch, columns: Iterable[str]) -> dict[str, frozenset[str]]:
-    """By column of the target those of the source, as far as the steps allow to tell.
+    """Columns of the source by column of the target, as far as the steps allow to tell.
 
     Columns that steps fill by themselves, and bodies that are stored whole, have none.
     """

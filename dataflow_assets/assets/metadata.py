@@ -1,4 +1,4 @@
-"""What assets and events carry: names, columns, figures, checks. Names and addresses, no values."""
+"""Metadata of assets and events: names, columns, figures, checks. No values."""
 
 import warnings
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ def _newest_mirror(instance: dg.DagsterInstance, key: Key) -> Mirrored:
 
 
 def mirrored_together(instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Mirrored]:
-    """Of many assets, in one question wherever the newest event carries one."""
+    """Newest mirrors of many assets, in one question wherever the newest event carries one."""
     names = {dg.AssetKey(list(key)): key for key in keys}
     newest = instance.get_latest_materialization_events(list(names)) if names else {}
     mirrored: dict[Key, Mirrored] = {}

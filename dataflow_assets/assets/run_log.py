@@ -1,4 +1,4 @@
-"""What the engine logs, in the log of the run, without secrets."""
+"""The engine's messages in the log of the run, without secrets."""
 
 import logging
 from collections import deque
@@ -32,7 +32,7 @@ class _ToRun(logging.Handler):
 
 
 class Lines(logging.Handler):
-    """What the engine says about many flows, each in a thread of its own that is named for it.
+    """Messages of the engine about many flows, each in a thread of its own that is named for it.
 
     Every line names its flow, and an event has lines of one flow, so that the run's log can be
     filtered. Only one thread writes into the log of a run: it takes what was gathered.

@@ -24,7 +24,7 @@ def first(*reasons: Reason) -> Reason:
 
 
 def every(seconds: float, reason: Reason) -> Reason:
-    """The same reason, asked_at at most once in that time."""
+    """This reason, asked for at most once in that time."""
     asked_at = -seconds
 
     def ask() -> str | None:

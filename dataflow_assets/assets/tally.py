@@ -1,4 +1,4 @@
-"""What the reports of a branch add up to between two events of its asset."""
+"""Sums of a branch's reports between two events of its asset."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tally:
 
     @property
     def idle(self) -> bool:
-        """Whether no report came for a while: a run that ends at once tells its last one itself."""
+        """True where no report came for a while: a run that ends tells its last one itself."""
         return self._clock() - self._added >= IDLE_SECONDS
 
     def take(self) -> tuple[Report, Figures] | None:
@@ -57,7 +57,7 @@ class Tally:
         return (report, self.final(report)) if report else None
 
     def final(self, report: Report) -> Figures:
-        """The same as of this report, which may repeat the last one: its rows are 0 then."""
+        """Figures of the last report, which may have been counted before: its rows are 0 then."""
         rate = self._delta.rows / self._seconds if self._seconds > 0 else 0.0
         age = report.lag.seconds
         figures = Figures(

@@ -1,4 +1,4 @@
-"""What the engine logs while a command works, as lines beside its display, without secrets."""
+"""The engine's messages while a command works, as lines beside its display, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dataflow status --offsets` says: where each task of a source has come to."""
+"""Output of `dataflow status --offsets`: where each task of a source has come to."""
 
 from __future__ import annotations
 

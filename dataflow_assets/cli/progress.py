@@ -1,4 +1,4 @@
-"""What a run shows while it works.
+"""The display of a run while it works.
 
 One live line per branch on a terminal, plain lines elsewhere, JSON objects for programs.
 """

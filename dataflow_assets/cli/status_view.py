@@ -1,4 +1,4 @@
-"""What `dataflow status` says: a table on a terminal, plain lines elsewhere, JSON."""
+"""Output of `dataflow status`: a table on a terminal, plain lines elsewhere, JSON."""
 
 from __future__ import annotations
 

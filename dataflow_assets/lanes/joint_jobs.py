@@ -41,7 +41,7 @@ class JointJobs(Turns):
         members: Callable[[], Sequence[LaneMember]],
         backlog: Callable[[], bool],
     ) -> None:
-        """As `Turns`; `backlog`: whether somebody works off a backlog beside the joint jobs."""
+        """Arguments are those of `Turns`; `backlog` tells that one is worked off meanwhile."""
         super().__init__(spark, board, members)
         self._backlog = backlog
         self._looks = Looks()

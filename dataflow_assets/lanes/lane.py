@@ -123,7 +123,7 @@ class Lane:
         return max(self._joint.interval(member), polled)
 
     def state(self, flow: Flow) -> str:
-        """What the lane has chosen for the flow, for people: how often and how much it reads.
+        """The lane's decision on the flow, for people: how often and how much it reads.
 
         Called every ten seconds or more often, for the page of the lane's book.
         """

@@ -32,7 +32,7 @@ GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
 
 @dataclass(frozen=True)
 class Beside:
-    """What bounds the jobs that run beside the joint and single ones of a lane."""
+    """Bounds of the jobs that run beside the joint and single ones of a lane."""
 
     passes: threading.Lock = field(default_factory=threading.Lock)
     """Held by the member whose pass runs beside those of the others."""

@@ -1,4 +1,4 @@
-"""What `dataflow check` says about manifests: as lines for people, as JSON for programs."""
+"""Output of `dataflow check`: as lines for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _place(finding: Finding) -> str:
 
 
 def as_json(loaded: Loaded) -> dict[str, Any]:
-    """The same as plain data; no value of a manifest but names and addresses."""
+    """These findings as plain data; no value of a manifest but names and addresses."""
     return {
         "flows": [_flow(flow) for flow in loaded.flows],
         "findings": [asdict(finding) for finding in loaded.findings],

@@ -56,7 +56,7 @@ class Entry:
 
 
 def reads(document: Document) -> bool:
-    """Whether the document gives names: by its file, unless it is an object of Kubernetes'."""
+    """True where the document gives names: by its file, unless it is an object of Kubernetes'."""
     kubernetes = document.get("apiVersion") or document.get("kind")
     return File(document.file).name in NAMES and not kubernetes
 

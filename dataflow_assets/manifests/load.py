@@ -33,7 +33,7 @@ AnyPath = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a set of manifests came to: flows without findings, all findings, all notes."""
+    """Result of reading a set of manifests: flows without findings, all findings, all notes."""
 
     flows: tuple[Flow, ...] = ()
     findings: tuple[Finding, ...] = ()

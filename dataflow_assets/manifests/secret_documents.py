@@ -20,7 +20,7 @@ Values = Mapping[str, SecretStr]
 
 
 class SecretDocuments(Mapping[Name, Values]):
-    """By (namespace, name); of duplicates the first one counts.
+    """Secrets by (namespace, name); of duplicates the first one counts.
 
     A file that cannot be read any more, or lacks a Secret that it had, leaves the last known
     values: somebody may be in the middle of writing it.

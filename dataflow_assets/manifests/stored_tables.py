@@ -1,4 +1,4 @@
-"""What files declare, held against the tables that are stored: for `dataflow check` alone."""
+"""Compares declared tables with those that are stored: for `dataflow check` alone."""
 
 from __future__ import annotations
 

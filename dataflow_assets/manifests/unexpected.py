@@ -41,7 +41,7 @@ def readings(document: Document, read: Callable[[], Iterable[Reading]]) -> Seque
 
 
 def each(flows: Sequence[Pair], check: Check) -> Iterator[tuple[Document, Finding]]:
-    """What a check finds flow by flow; what it throws about one is a finding of that one."""
+    """Checks flow by flow; what a check throws about one is a finding of that one."""
     for flow, document in flows:
         try:
             yield from list(check([(flow, document)]))

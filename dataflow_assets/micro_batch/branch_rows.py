@@ -1,4 +1,4 @@
-"""What one branch gets of one batch of records."""
+"""Rows of one branch, made of one batch of records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_KEY = (
 
 @dataclass
 class BranchRows:
-    """What one branch gets of one batch."""
+    """Rows of one branch, made of one batch."""
 
     branch: PassBranch
     shape: Shape | None

@@ -187,7 +187,7 @@ class Formatted:
 
 
 def is_wrapped(schema: pa.Schema) -> bool:
-    """Whether records of a schema are wrapped bodies, as a sink in raw mode hands them on."""
+    """True where records of a schema are wrapped bodies, as a sink in raw mode hands them on."""
     return set(schema.names) == {VALUE, METADATA}
 
 

@@ -90,13 +90,13 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def keys_of(form: MessageFormat | None, sink: Sink) -> Keys | None:
-    """What decodes the keys of null messages for a sink; None where it does not read them."""
+    """The decoder of null messages' keys for a sink; None where it does not read them."""
     return form.keys if form is not None and sink.traits.reads_null_keys else None
 
 
 @dataclass
 class Forwarded:
-    """What one branch gets of one batch of records; key and headers are those of their message."""
+    """One branch's share of one batch of records; key and headers are those of their message."""
 
     branch: PassBranch
     tombstones: str

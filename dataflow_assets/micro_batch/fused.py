@@ -71,7 +71,7 @@ _SLACK = 2
 
 @dataclass(frozen=True)
 class Pass:
-    """What tasks do with a span; each Spark partition of a frame holds one slice's rows."""
+    """Takes a span inside tasks; each Spark partition of a frame holds one slice's rows."""
 
     source: Source
     span: Span
@@ -117,12 +117,12 @@ class Pass:
         yield encode(self._results(self._from_spark(batches, report), report))
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
-        """The same for parts that the task reads itself, one after the other."""
+        """Takes parts that the task reads itself, one after the other."""
         with closing(self._parts(indexes)) as parts:
             return self._results(parts, TaskReport())
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
-        """The same for a slice of messages that the task has read by `messages_together`."""
+        """Takes a slice of messages that the task has read by `messages_together`."""
         report = TaskReport()
         piece = self.span.slices[index]
         chunks = self._until_cut(

@@ -64,7 +64,7 @@ class MetadataRows:
         )
 
     def again(self, batch: pa.RecordBatch) -> list[tuple[int, int | None] | None] | None:
-        """Where entries are replayed: which of the records that each message becomes, of how many.
+        """Metadata of replayed entries, with the number of each record among those of its message.
 
         None for a whole message, and where nothing is replayed.
         """
@@ -95,7 +95,7 @@ def as_messages(
 
 
 def as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same of one batch, without numbers."""
+    """Rows of one batch as messages, without numbers."""
     fields = [field for field in batch.schema if is_beside(field) or field.name == OP]
     arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
     columns = pa.schema(table_columns(batch.schema)).serialize().to_pybytes()

@@ -10,7 +10,7 @@ from dataflow_assets.formats.rows import cells
 
 
 class Places:
-    """Of one slice, in one attempt of its task."""
+    """Places of one slice, in one attempt of its task."""
 
     def __init__(self, piece: Slice) -> None:
         self._in_parts = isinstance(piece, PartSlice)

@@ -35,7 +35,7 @@ _KNOWN = 10_000  # values of metadata whose route is remembered
 def are_routed(
     steps: BranchSteps | None, source: Source, piece: Slice, branches: Sequence[PassBranch]
 ) -> bool:
-    """Whether the steps do nothing but choose branches, by metadata that the source knows."""
+    """True where the steps do nothing but choose branches, by metadata that the source knows."""
     if steps is None or not steps.by_metadata:
         return False
     available = source.metadata_columns | source.metadata(piece).keys()

@@ -1,4 +1,4 @@
-"""What a source knows of a row beside its values, kept with a rejected row for its replay.
+"""Facts of a row that its values do not show, kept with a rejected row for its replay.
 
 A rejected record is its body and its key. Rows of tables have no key, so what a followed table's
 log says of the change takes the key's place: that the row is deleted, and why values of the row are
@@ -23,7 +23,7 @@ _FIELDS = (
 
 
 class RowChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept; `unknown` says why values of the row are not known."""
+    """Facts of a row beside its values; `unknown` says why values of the row are not known."""
 
     deleted: bool = False
     unknown: str | None = None

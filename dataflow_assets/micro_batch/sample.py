@@ -1,4 +1,4 @@
-"""What a branch gets of a span, as a schema: for the tables that are still to be made."""
+"""A branch's share of a span, as a schema: for the tables that are still to be made."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class FieldSample:
-    """How many records reach a branch, rejected ones included, and their widest schema."""
+    """The number of records of a branch, rejected ones included, and their widest schema."""
 
     records: int
     schema: pa.Schema
@@ -72,7 +72,7 @@ class FieldSample:
 
 @dataclass(frozen=True)
 class _Told:
-    """What a task sends back: its sample, or why it has none."""
+    """A task's answer: its sample, or why it has none."""
 
     records: int = 0
     schema: bytes = b""
@@ -283,7 +283,7 @@ def _object(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampler) -> FieldSample:
-    """What the branch gets of the span. A small one without steps needs no Spark: it is read here.
+    """Samples the span for one branch. A small one without steps needs no Spark: it is read here.
 
     Steps run in tasks only: a regular expression that never ends would hold up the whole driver.
     Parts that are read in their order are read by one task: they may have but one reader.

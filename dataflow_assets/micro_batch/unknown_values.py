@@ -1,4 +1,4 @@
-"""What a source does not know of its rows, told to the sinks that replace whole rows."""
+"""Values that a source does not know, marked for the sinks that replace whole rows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def with_reasons(rows: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordB
 
 
 def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Of each row of a batch whether its source does not know all of it. Called inside tasks."""
+    """A mask of the rows of which the source does not know all values. Called inside tasks."""
     why = reasons(batch)
     if why is None:
         return np.zeros(batch.num_rows, np.bool_)
@@ -76,7 +76,7 @@ def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def reasons(batch: pa.RecordBatch) -> pa.Array | None:
-    """Of each row why its source does not know all of it; None: it knows all rows."""
+    """The reason for each row of which its source does not know all; None: it knows all rows."""
     at = next((at for at, one in enumerate(batch.schema) if Note.LACKS.marks(one)), None)
     return None if at is None else batch.column(at)
 

@@ -1,4 +1,4 @@
-"""Where a run ends that does not stay on: the end that was visible at its start, or a time."""
+"""The end of a run that does not stay on: the end that was visible at its start, or a time."""
 
 from __future__ import annotations
 

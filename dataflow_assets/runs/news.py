@@ -42,7 +42,7 @@ class OpenSource:
 
 @dataclass(frozen=True)
 class Found:
-    """Where a source ends, and for which of its readers that is news."""
+    """The end of a source, and the readers for which that is news."""
 
     ends: Positions
     news: tuple[bool, ...]
@@ -53,7 +53,7 @@ Answer = Found | DataflowError
 
 @dataclass(frozen=True)
 class _Look:
-    """What one server is being asked."""
+    """A question to one server."""
 
     sources: Mapping[str, OpenSource]
     question: Question[str, Found]
@@ -61,7 +61,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Known:
-    """What was answered for a source, and when it may be asked again."""
+    """The last answer for a source, and when it may be asked again."""
 
     asked: OpenSource
     answer: Answer
@@ -92,7 +92,7 @@ class Looks:
     def ends_together(
         self, sources: Mapping[str, OpenSource], patience: float = PATIENCE
     ) -> dict[str, Answer]:
-        """By the flow where its source ends and for whom that is news, or why that is not known.
+        """The end of each flow's source and for whom that is news, or why that is not known.
 
         Called by a lane every second, and by the sensors `ingest` and `lag` with each tick.
         Questions of earlier calls are not waited for once more: a slow server delays one call. A
@@ -114,7 +114,7 @@ class Looks:
         return {f: self._known[f].answer for f in sources if f in self._known and f not in awaited}
 
     def asking(self, flow: str) -> bool:
-        """Whether a question to the flow's source is on its way: nobody may use its session."""
+        """True while a question to the flow's source is on its way: nobody may use its session."""
         return any(flow in look.sources for look in self._under_way.values())
 
     def _ask(self, sources: Mapping[str, OpenSource]) -> list[_Look]:

@@ -49,7 +49,7 @@ def _group_of(end: Source | Sink) -> Hashable:
 
 
 class Question(Generic[Key, Answer]):
-    """What is asked about many ends of one server; `ends` are these, by any key."""
+    """A question about many ends of one server; `ends` are these, by any key."""
 
     def __init__(
         self,

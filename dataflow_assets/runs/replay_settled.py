@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Settled:
-    """By the flow's own checkpoints. Those of tables tell nothing: all their entries count."""
+    """Settles entries by the flow's own checkpoints.
+
+    Those of tables tell nothing: all their entries count.
+    """
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow

@@ -20,7 +20,7 @@ _EVERYTHING = 2**31 - 1
 
 @dataclass(frozen=True)
 class Waiting:
-    """As of one look: the oldest entries of each store."""
+    """The entries of one poll: the oldest entries of each store."""
 
     flow: Flow
     found: tuple[tuple[Entries, Mapping[str, Entry]], ...]
@@ -49,7 +49,7 @@ class Waiting:
 
     @cached_property
     def tokens(self) -> frozenset[str] | None:
-        """Of all that wait; None where there are more than were looked at."""
+        """Tokens of all that wait; None where there are more than were looked at."""
         return frozenset(one.token for one in self._entries) if self.whole else None
 
     def entries_of(self, names: Sequence[EntryName]) -> list[Entry]:

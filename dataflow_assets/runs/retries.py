@@ -1,4 +1,4 @@
-"""What outlives an attempt of a run: its time, its patience, and which branches are suspended."""
+"""State that outlives an attempt: the run's time, its patience, the suspended branches."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RunProgress:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def start(self, branch: Branch) -> Start:
-        """Where the branch begins: as requested the first time, then from its checkpoint."""
+        """The branch's beginning: as requested the first time, then from its checkpoint."""
         return Start(resumed=True) if branch.id in self._settled else self._request.start
 
     def note_open(self, branch: Branch, checkpoint: Checkpoint) -> None:
@@ -140,7 +140,7 @@ class RunProgress:
             time.sleep(min(max(0.0, min(backs) - time.monotonic()), STEP_SECONDS))
 
     def lasting(self, branch: str | None) -> bool:
-        """Whether a suspended branch will not come back, or has not within the run's patience."""
+        """True where a suspended branch never comes back, or not within the run's patience."""
         suspension = self._suspended.get(branch or "")
         if suspension is None:
             return False
@@ -157,11 +157,11 @@ class RunProgress:
 
     @property
     def stops(self) -> Positions:
-        """By partition: the offset at which the flow stops."""
+        """The offset at which the flow stops, by partition: the offset at which the flow stops."""
         return {partition: error.offset for partition, error in self.stopped.items()}
 
     def bounds(self, until: Positions | None, ends: Callable[[], Positions]) -> Positions | None:
-        """How far to read: not beyond `until`, and up to the records at which the flow stops."""
+        """The bounds of reading: not beyond `until`, and up to records at which the flow stops."""
         if not self.stopped:
             return until
         return {**(ends() if until is None else until), **self.stops}

@@ -1,4 +1,4 @@
-"""Where a run begins: the checkpoint, unless source, target, manifest or a person say otherwise."""
+"""The beginning of a run: the checkpoint, unless source, target, manifest or a person differ."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _begin(
 
 
 def first(source: SourceSession, session: SinkSession) -> Positions:
-    """Where a branch without a checkpoint begins: where the program before it has stopped, if any.
+    """The beginning of a branch without a checkpoint: where the program before it has stopped.
 
     Called on the driver, when the branch begins and by `dataflow reset --checkpoint`. Raises
     TransientError while that program still writes; PermanentError when a person must decide.

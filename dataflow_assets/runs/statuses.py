@@ -1,4 +1,4 @@
-"""Where flows stand, asked of all of them together: read only, no epoch is taken."""
+"""Status of flows, asked for all of them together: read only, no epoch is taken."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Answer:
-    """Where the branches of a flow stand, and why that is not known of one of them."""
+    """Positions of a flow's branches, and why that of one of them is not known."""
 
     flow: Flow
     found: Sequence[Status] = ()
@@ -54,7 +54,7 @@ class Answer:
 
     @property
     def is_late(self) -> bool:
-        """Whether one of its branches has records to read that are older than it promises."""
+        """True where one of its branches has records to read that are older than it promises."""
         promised = self.flow.policies.freshness_seconds
         return any(one.lag.records > 0 and (one.lag.seconds or 0) > promised for one in self.found)
 

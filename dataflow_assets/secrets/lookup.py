@@ -134,7 +134,7 @@ class Lookup:
         self._places: set[str] = set()
 
     def fill(self, spec: AnySpec) -> AnySpec:
-        """The same spec with each SecretRef's value in the field that it fills, where there is one.
+        """This spec with each SecretRef's value in the field that it fills, where there is one.
 
         Raises TransientError where the Kubernetes API cannot be asked, PermanentError for a file
         of secrets of a namespace that the flow must not use.
@@ -182,7 +182,7 @@ class Lookup:
 
 
 def resolve(spec: AnySpec, secrets: Secrets) -> AnySpec:
-    """The same spec with every SecretRef's value put into the field that it fills."""
+    """This spec with every SecretRef's value put into the field that it fills."""
     lookup = Lookup(secrets)
     filled = lookup.fill(spec)
     lookup.check()

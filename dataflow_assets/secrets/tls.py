@@ -63,7 +63,7 @@ def warn_unchecked(server: str) -> None:
 
 
 def is_plain(address: str) -> bool:
-    """Whether what is sent to an address is not encrypted; a scheme may have capital letters."""
+    """True where data is sent without encryption; a scheme may have capital letters."""
     return address.strip().lower().startswith("http:")
 
 
@@ -82,7 +82,7 @@ def warn_in_clear(server: str) -> None:
 
 @dataclass(frozen=True)
 class Material:
-    """What a client needs for TLS, as PEM text; empty for what is not given."""
+    """A client's TLS material, as PEM text; empty for what is not given."""
 
     ca: str = field(default="", repr=False)
     """Those that may have signed the server's certificate; empty: the system's own."""
@@ -250,7 +250,7 @@ def _identify(found: ssl.SSLContext, material: Material, where: str) -> None:
 
 
 def names_one(value: str) -> bool:
-    """Whether an option's value has one of the three forms, known without looking at any file."""
+    """True where an option's value has one of the three forms, whatever is in its file."""
     text = value.strip()
     return _BEGIN in text or text.startswith("/") or is_place(text)
 

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, as one sentence: its errors are pages, and their advice is for others.
+"""Errors of Spark, each as one sentence: its errors are pages, and their advice is for others.
 
 The JVM wraps errors in errors and names classes where it means reasons; Python workers send whole
 tracebacks. Options of Spark that a message recommends do not exist in a manifest.

@@ -1,4 +1,4 @@
-"""What servers ask of the operating system: free ports, locks, who a process is, signals."""
+"""Calls to the operating system that servers need: free ports, locks, who a process is, signals."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def is_locked(lock: Path) -> bool:
 
 
 def holder(lock: Path) -> dict[str, int] | None:
-    """Who noted itself in a lock since this boot, as `HOLDER` has it; None where nobody did."""
+    """The process that noted itself in a lock since this boot, as `HOLDER` has it, or None."""
     try:
         stat, boot = lock.read_text().splitlines()
     except (FileNotFoundError, ValueError):

@@ -103,7 +103,7 @@ def end_unused(here: Path, seconds: float) -> bool:
 
 @cache
 def identity() -> str:
-    """Of interpreter, Spark, its settings and every locked version: what differs has a server."""
+    """A digest of interpreter, Spark, its settings and all locked versions: one server for each."""
     about = f"{sys.executable} {sys.version} {version('pyspark')} {sorted(DEFAULTS.items())}"
     digest = hashlib.sha256(about.encode())
     with suppress(PackageNotFoundError):  # its workers import this package

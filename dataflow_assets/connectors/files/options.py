@@ -1,4 +1,4 @@
-"""What a manifest may say about a folder of files: where it is, and how its S3 store is reached."""
+"""Options for a folder of files: where it is, and how its S3 store is reached."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class FilesConnection(Connector):
 
     @property
     def endpoint(self) -> str | None:
-        """As declared, else as the environment says; None for that of AWS."""
+        """The endpoint as declared, else as the environment says; None for that of AWS."""
         return self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT")
 
     @property
     def region(self) -> str | None:
-        """As declared, else as the environment says."""
+        """The region as declared, else as the environment says."""
         return self.s3_region or os.environ.get("AWS_REGION")
 
     @property
@@ -132,7 +132,7 @@ class FilesSourceOptions(FilesConnection, Source):
 
 
 class FilesSinkOptions(FilesConnection, Sink):
-    """How files are written."""
+    """Options for writing files."""
 
     compression: Compression = "none"
     """How files are compressed; their names end in `.jsonl`, `.jsonl.gz` or `.jsonl.zst`."""

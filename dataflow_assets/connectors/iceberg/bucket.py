@@ -63,7 +63,7 @@ class BucketConnection(CatalogConnection):
 
     @property
     def _keys(self) -> Keys | None:
-        """As they are given, else those of the environment; None: as AWS's own clients find them.
+        """The declared keys, else those of the environment; None: as AWS's own clients find them.
 
         A Spark server runs for longer than a driver, and need not have its environment.
         """

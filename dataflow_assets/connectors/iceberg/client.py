@@ -150,7 +150,7 @@ class BoundedCatalog(TableCatalog, RestCatalog):
 
     @override
     def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
-        """By a commit that asserts that there is no table: `createTable` gives fields new ids."""
+        """Creates the table by a commit; `createTable` gives fields new ids."""
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(self, identifier, io, metadata.location)
         new = Table(identifier, metadata, "", io, self)

@@ -1,4 +1,4 @@
-"""How to reach a table behind a REST catalog, and its files: what every such catalog has.
+"""Connection to a table behind a REST catalog, and to its files: what every such catalog has.
 
 The declared part, without network. Which catalog it is, and where, is in `rest` and `nessie`.
 """
@@ -177,7 +177,7 @@ class CatalogConnection(Connector):
 
     @property
     def store_endpoint(self) -> str | None:
-        """As declared, else as the environment says; None for that of AWS."""
+        """The endpoint as declared, else as the environment says; None for that of AWS."""
         return self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT")
 
     @property

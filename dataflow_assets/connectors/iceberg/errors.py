@@ -1,4 +1,4 @@
-"""What the errors of the catalog and of the object store mean for the run."""
+"""Meanings of the errors of the catalog and of the object store for the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers that know the folder of a table alone look for, of a table that a catalog keeps.
+"""A hint for readers that know only the folder of a table that a catalog keeps.
 
 `metadata/version-hint.text` names a copy of the newest metadata beside it: where a catalog keeps
 its own, and under which name, is its affair.

@@ -1,4 +1,4 @@
-"""How a table that is made lays out its rows, as a manifest says it: `bucket(16, id)`, `id desc`.
+"""Layout of rows in a new table, as a manifest says it: `bucket(16, id)`, `id desc`.
 
 Parsed without PyIceberg, so that checking a manifest stays quick.
 """

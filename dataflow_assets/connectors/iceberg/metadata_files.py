@@ -38,7 +38,7 @@ _JUMPS = 1_000  # from an emptied file to the one that it names
 
 
 class MetadataFiles:
-    """Those of all tables below one bucket and prefix, as one catalog sees them.
+    """Metadata files of all tables below one bucket and prefix, as one catalog sees them.
 
     Used on the driver. Threads may share it: what it remembers is only where to begin to look.
     """
@@ -148,7 +148,7 @@ class MetadataFiles:
             return file.read()
 
     def _hint(self, name: Identifier, number: int) -> None:
-        """Of drivers that write the hint at the same time the last one leaves the newest number.
+        """Writes the hint; of drivers that write at once the last one leaves the newest number.
 
         Each looks behind its own writing whether there is a newer one.
         """

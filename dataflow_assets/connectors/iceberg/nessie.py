@@ -129,7 +129,7 @@ class NessieConnection(CatalogConnection):
         return f"{self.server}/iceberg/{quote(self.prefix_of(self.branch), safe='')}"
 
     def prefix_of(self, reference: str) -> str:
-        """How Nessie's Iceberg REST catalog is asked for the tables of a branch, tag or commit."""
+        """The prefix under which Nessie's Iceberg REST catalog has a branch, a tag or a commit."""
         return f"{reference}|{self.warehouse}" if self.warehouse else reference
 
     @override

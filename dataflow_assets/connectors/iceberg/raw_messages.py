@@ -1,4 +1,4 @@
-"""What rows of raw tables are as messages.
+"""Rows of raw tables as messages.
 
 | columns | message |
 |---|---|

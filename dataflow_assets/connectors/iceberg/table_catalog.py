@@ -1,4 +1,4 @@
-"""What the connector asks of a catalog, whatever kind it is."""
+"""The connector's questions to a catalog, whatever kind it is."""
 
 from __future__ import annotations
 

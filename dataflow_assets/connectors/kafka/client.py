@@ -53,7 +53,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class KafkaBounds:
-    """By partition: its first offset, its end, and how often it has had another leader by now."""
+    """Bounds by partition: first offset, end, and how often it has had another leader."""
 
     lows: dict[int, int]
     ends: dict[int, int]
@@ -128,7 +128,7 @@ class KafkaBroker:
         return self._patiently("describing topics such as", ask, PATIENCE)
 
     def about(self, topic: str) -> Self:
-        """The same connection, to be asked about another topic."""
+        """This connection for questions about another topic."""
         other = copy(self)
         vars(other).update(name=topic, _groups=None, _client=self._client)
         return other

@@ -17,7 +17,10 @@ _VERIFY = "enable.ssl.certificate.verification"
 
 @dataclass(frozen=True)
 class Cluster:
-    """How clients reach a cluster, and as whom. Whoever has an equal one may share a connection."""
+    """Address of a cluster, and credentials for it.
+
+    Whoever has an equal one may share a connection.
+    """
 
     bootstrap: str
     """The brokers, as `host:port,host:port`: what people are shown."""

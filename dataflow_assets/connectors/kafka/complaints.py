@@ -1,4 +1,4 @@
-"""What a client complains of while it gets no answer, and whether the cluster will ever take it in.
+"""Collects a client's errors while it gets no answer, and tells whether a refusal is permanent.
 
 librdkafka tries again and again, whatever a broker says, and its exceptions only say that the time
 is up. What it complains of meanwhile tells a broker that is down from one that refuses the client.
@@ -26,7 +26,7 @@ _FRAME = re.compile(r"^\w+://\S+?: | \(after \d+ms in state \w+.*\)$")
 
 
 class Complaints:
-    """Those of one client, since it was last answered."""
+    """Errors of one client since it was last answered."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

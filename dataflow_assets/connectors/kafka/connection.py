@@ -1,4 +1,4 @@
-"""How to reach a Kafka topic: the declared part, shared by source and sink, without network."""
+"""Options of the connection to a Kafka topic: the declared part, without network."""
 
 from __future__ import annotations
 
@@ -150,7 +150,10 @@ class KafkaConnection(Connector):
             )
 
     def cluster(self) -> Cluster:
-        """How clients reach the brokers. Raises PermanentError for broken secrets and files."""
+        """Address of the brokers, and credentials for them.
+
+        Raises PermanentError for broken secrets and files.
+        """
         if not NAME.fullmatch(self.topic):
             raise PermanentError(
                 "the secret of topicSecretRef must hold the name of a topic: letters a-z, digits, "

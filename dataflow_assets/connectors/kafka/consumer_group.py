@@ -1,4 +1,4 @@
-"""What a consumer group has stored for topics, asked by a client that never joins it.
+"""Stored offsets of a consumer group, asked for by a client that never joins it.
 
 A consumer asks, not the admin client: where the group's coordinator is not ready yet, librdkafka
 handles the admin client's answer as a group's and ends the process with a segmentation fault.
@@ -34,7 +34,7 @@ _UNKNOWN = -1  # the protocol's epoch of a leader that nobody has told
 
 @dataclass(frozen=True)
 class KafkaCommitted:
-    """What a consumer group has stored for one partition."""
+    """A consumer group's entry for one partition."""
 
     offset: int
     metadata: str
@@ -110,7 +110,7 @@ class KafkaGroup:
         self._consumer.close()
 
     def waits_for(self, topic: str) -> bool:
-        """Whether answers about a topic are still on their way; serves those that have come."""
+        """True while answers about a topic are on their way; serves those that have come."""
         self._consumer.poll(0)
         return self._awaited[topic] > 0
 

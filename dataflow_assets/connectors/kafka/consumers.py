@@ -132,7 +132,7 @@ class Introduced:
         self._complaints.forget()
 
     def refusal(self, error: BaseException) -> DataflowError | None:
-        """What is behind an error: the cluster refuses the consumer; None where it does not."""
+        """The cause of an error: the cluster refuses the consumer; None where it does not."""
         if not isinstance(error, TransientError):
             return None
         meaning = self._complaints.explain(error)

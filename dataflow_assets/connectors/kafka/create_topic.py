@@ -27,7 +27,7 @@ BROKERS_OWN = -1  # the broker's default for partitions and for replicas
 
 @dataclass(frozen=True)
 class KafkaRules:
-    """What a topic takes: bytes of a batch of records, and whether every record needs a key."""
+    """Limits of a topic: bytes of a batch of records, and whether every record needs a key."""
 
     most_bytes: int
     compacted: bool

@@ -15,7 +15,7 @@ _OPTIONS = handshake.Options(
 
 
 def trouble(cluster: Cluster, complaint: str) -> str:
-    """What a person must change about certificates or names, as a clause; empty for nothing.
+    """A clause on what must change about certificates or names; empty where nothing must.
 
     `complaint`: the client's own words, which name the broker.
     """

@@ -41,7 +41,7 @@ _FETCH_BOUNDS = {
 
 
 class KafkaSourceOptions(KafkaConnection, FormattedSource):
-    """What a manifest says about a source."""
+    """Options of a source that reads a topic."""
 
     consumer_group: str = Field(default="dataflow-operator", min_length=1)
     """A new flow starts at the offsets that another program has committed for this group. The flow
@@ -122,7 +122,7 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
         return super().cluster()
 
     def fetch_settings(self) -> dict[str, int]:
-        """What the declaration says about fetches, as librdkafka's settings and in their bounds."""
+        """Declared bounds of fetches as librdkafka's settings, inside of its limits."""
         wait, read = self.consumer_max_wait, self.net_read_timeout
         declared = {
             "fetch.wait.max.ms": milliseconds(wait) if wait else None,
@@ -148,7 +148,7 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
 
 
 class KafkaSinkOptions(KafkaConnection, FormattedSink):
-    """What a manifest says about a sink."""
+    """Options of a sink that writes a topic."""
 
     required_acks: Annotated[Literal["all", "local", "none"], Hint(_ALL)] = "all"
     """Who must have a record before it counts as written."""

@@ -67,7 +67,7 @@ class Peek:
         return {partition: records for (_, partition), records in seen.items()}
 
     def look_at(self, places: Mapping[Where, int], seconds: float) -> dict[Where, list[KafkaSeen]]:
-        """The same for any topics of the cluster, all of them together."""
+        """Looks at any topics of the cluster, all of them together."""
         if not places:
             return {}
         with self._reading(places) as consumer:

@@ -50,7 +50,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class End:
-    """Where a flow ends, for ever: what lies behind it is never read."""
+    """A final end of a flow: what lies behind it is never read."""
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     """By partition the first offset that is not read; a partition that is not named is not read."""

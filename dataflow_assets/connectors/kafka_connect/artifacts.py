@@ -78,7 +78,7 @@ class Artifact(Spec):
 
 
 class ConnectPlaced(NamedTuple):
-    """Where plugins are on this machine. `folders`: of one plugin each; `jars`: of one more."""
+    """Places of plugins on this machine. `folders`: of one plugin each; `jars`: of one more."""
 
     folders: list[str]
     jars: list[str]

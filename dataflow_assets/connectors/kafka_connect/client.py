@@ -192,7 +192,7 @@ def order_of(
     spool_id: str,
     position: int,
 ) -> ConnectOrder:
-    """What the host learns of a source with its secrets in place; its artifacts are fetched.
+    """The order to the host for a source with its secrets in place; its artifacts are fetched.
 
     `jars`: of Connect itself.
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.

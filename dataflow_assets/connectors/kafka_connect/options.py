@@ -1,4 +1,4 @@
-"""What a manifest may say about a connector of Kafka Connect."""
+"""Options of a connector of Kafka Connect."""
 
 from __future__ import annotations
 

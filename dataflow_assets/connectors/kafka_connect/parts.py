@@ -42,7 +42,7 @@ class ConnectPart(msgspec.Struct, frozen=True, order=True):
 
 
 def still_open(parts: Sequence[ConnectPart]) -> list[ConnectPart]:
-    """Behind which their tasks have sealed nothing that a connector can go on behind."""
+    """Parts after which no resumable offset has been sealed."""
     goes_on = [part for part in parts if not part.open and part.token != EMPTIED]
     closed = {part.task: part.number for part in goes_on}
     return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]

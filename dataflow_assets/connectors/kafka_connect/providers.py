@@ -75,12 +75,12 @@ def replace_references(value: str, found: Mapping[str, str]) -> str:
 
 
 def is_declaration(key: str) -> bool:
-    """Whether a key of the configuration is for the providers, and not for the connector."""
+    """True for keys of the configuration that are for the providers, and not for the connector."""
     return key == LISTED or key.startswith(f"{LISTED}.")
 
 
 def providers(config: Config) -> dict[str, Provider]:
-    """By their names: those that are there, and those of a configuration without a `problem`."""
+    """Providers by name: those that are there, and those of a configuration without a `problem`."""
     return _THERE | {name: _provider(name, config) for name in _names(config)}
 
 

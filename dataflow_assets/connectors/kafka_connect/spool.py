@@ -74,7 +74,7 @@ Offsets = Mapping[str, ConnectOffset]
 
 
 class ConnectState(msgspec.Struct, frozen=True):
-    """What the folder holds. `id`: another one for each beginning from an empty folder."""
+    """The content of the folder. `id`: another one for each beginning from an empty folder."""
 
     id: str
     connector: str
@@ -112,7 +112,7 @@ class Spool:
             yield
 
     def state(self) -> ConnectState | None:
-        """None where nothing was ever begun here."""
+        """The state of the spool; None where no connector has run here."""
         try:
             text = (self.folder / "state.json").read_bytes()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How a connector and its tasks fare: one file beside the parts, which everybody may look at.
+"""Status of a connector and its tasks: one file beside the parts, which everybody may look at.
 
 Nothing rests on it: it is neither synchronized to the disk nor read by the process that writes it.
 """
@@ -26,7 +26,7 @@ _SILENT = 30.0  # seconds
 
 
 class ConnectStates(msgspec.Struct, frozen=True):
-    """Those of one process, at one moment."""
+    """States of one process, at one moment."""
 
     connector: Name
     tasks: list[Name] = []

@@ -23,7 +23,7 @@ _DIGEST = 16  # bytes
 
 @dataclass(frozen=True)
 class Contents:
-    """What one record of a shard has in it."""
+    """The messages inside of one record of a shard."""
 
     records: Sequence[KinesisRecord]
     """User records, whose numbers are that of the aggregate and their place in it: `4957-0`."""

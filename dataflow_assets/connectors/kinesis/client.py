@@ -71,7 +71,7 @@ class KinesisRecord:
 
 @dataclass(frozen=True)
 class KinesisPage:
-    """What one request has brought."""
+    """The answer to one request."""
 
     records: Sequence[KinesisRecord]
     at_tip: bool

@@ -1,4 +1,4 @@
-"""What the errors of AWS's client mean for the run, judged by their code or their HTTP status."""
+"""Meanings of the errors of AWS's client for the run, judged by their code or their HTTP status."""
 
 from __future__ import annotations
 

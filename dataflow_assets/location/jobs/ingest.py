@@ -93,7 +93,7 @@ class _Nodes:
         self._nodes: dict[str, list[AssetNode]] = {}
 
     def __call__(self, flow: Flow) -> Sequence[AssetNode]:
-        """Of the flow as it is driven, though its manifest may be another one already."""
+        """The nodes of the flow as it is driven, though its manifest may be another one already."""
         flows = self._manifests().flows
         if flows is not self._flows:
             self._flows, self._nodes = flows, _by_flow(flows)

@@ -17,7 +17,7 @@ OP = "tidy_tables"
 
 
 class TablesConfig(dg.Config):
-    """What stays."""
+    """Options of a job that tidies tables."""
 
     snapshots: int = 10
     """At least so many snapshots of each table, however old."""

@@ -1,4 +1,4 @@
-"""What Dagster says about the partitions of a run, as rows of the table: `partition_expr`."""
+"""Partitions of a run in Dagster, as rows of the table: `partition_expr`."""
 
 from __future__ import annotations
 

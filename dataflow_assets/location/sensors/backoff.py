@@ -1,4 +1,4 @@
-"""How long a flow waits that has failed, and a lane: 5 s, doubling to 5 minutes."""
+"""The pause after a failure, of a flow and of a lane: 5 s, doubling to 5 minutes."""
 
 import json
 import time

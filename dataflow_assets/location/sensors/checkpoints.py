@@ -1,4 +1,4 @@
-"""Where branches stand, for sensors: by the mirror, and now and then by the sink itself.
+"""Positions of branches, for sensors: by the mirror, and now and then by the sink itself.
 
 The mirror costs little, but nobody tells it of `dataflow reset`, of a restored database, or of
 runs on the command line. So the sinks are asked when a sensor first looks, and every few minutes,
@@ -36,7 +36,7 @@ Found = Positions | DataflowError | None
 
 @dataclass(frozen=True)
 class _Look:
-    """What the sink said, of which manifest, what the mirror was then, when to ask again."""
+    """The sink's answer, with the manifest, the mirror at that time, and when to ask again."""
 
     manifest: str
     mirror: Any

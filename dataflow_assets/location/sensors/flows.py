@@ -21,7 +21,7 @@ QUIET_SECONDS = 30.0
 
 
 class Board:
-    """What the sensor of the location has found out about each flow."""
+    """Findings of the location's sensor about each flow."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

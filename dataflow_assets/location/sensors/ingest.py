@@ -63,7 +63,7 @@ def ingest_sensor(graph: Graph, jobs: Sequence[Job]) -> dg.SensorDefinition:
 
 @dataclass
 class _Look:
-    """What one tick has found out, and what it asks for."""
+    """Findings and requests of one tick."""
 
     instance: dg.DagsterInstance
     location: str

@@ -1,4 +1,4 @@
-"""How far each flow is behind, and its state, observed for all of them together.
+"""Lags and states of all flows, observed together.
 
 Not of a flow whose run has just told it: the mirrored checkpoint of a live run is seconds old, or a
 minute where a lane drives two hundred flows, and a lag counted from there would be a peak that
@@ -69,7 +69,7 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
 
 @dataclass(frozen=True)
 class _Seen:
-    """How far a branch is behind. `forgotten`: its sink has lost the checkpoint that was there."""
+    """The lag of a branch. `forgotten`: its sink has lost the checkpoint that was there."""
 
     lag: Lag
     forgotten: bool

@@ -55,7 +55,7 @@ class Sources:
         self._looks = Looks()
 
     def news(self, asked: Sequence[tuple[Flow, tuple[Positions | None, ...]]]) -> dict[str, News]:
-        """By the flow for which of its readers there is something new, or why that is not known.
+        """The readers of each flow for which there is something new, or why that is not known.
 
         To a reader without positions everything is new.
         """

@@ -1,4 +1,4 @@
-"""Where a reader of a folder is: which files it has read, as they were then.
+"""The position of a reader of a folder: which files it has read, as they were then.
 
 A file is remembered by 16 bytes, half of them its name and half its size and time of change: so a
 file that comes late is found whatever it is called, and one that changed is told from a new one.
@@ -67,7 +67,7 @@ class FilesPosition:
         return msgspec.json.encode(fields).decode()
 
     def then(self, added: FilesPosition) -> FilesPosition:
-        """Behind what a span adds to this position."""
+        """This position with what a span adds."""
         return replace(added, read={**self.read, **added.read})
 
     def lacking(self, other: FilesPosition) -> set[bytes]:

@@ -46,7 +46,7 @@ def read(
     held: ExitStack,  # noqa: ARG001 - what other systems need
     partitions: Partitions | None = None,
 ) -> DataFrame:
-    """As `TableFrames.read`: the current snapshot, read in tasks."""
+    """Implements `TableFrames.read`: the current snapshot, read in tasks."""
     with translate_errors(sink, "read"):
         table = connect(sink).table(sink.identifier)
     if table is None:
@@ -80,7 +80,7 @@ def frame_of(
 
 
 def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
-    """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
+    """Implements `TableFrames.describe`, with the columns that rows can fill; from the catalog."""
     with translate_errors(sink, "look at"):
         table = connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)

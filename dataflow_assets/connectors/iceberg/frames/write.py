@@ -47,7 +47,7 @@ def write(
     key: Sequence[str],
     partitions: Partitions | None = None,
 ) -> int:
-    """As `TableFrames.write`, in one commit.
+    """Implements `TableFrames.write`, in one commit.
 
     `upsert` writes the whole table again, `overwrite` of partitions the files that have rows of
     these and of others.

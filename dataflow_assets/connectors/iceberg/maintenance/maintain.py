@@ -32,7 +32,7 @@ def maintain(
     readers: Sequence[Positions] = (),
     now: datetime | None = None,
 ) -> list[Tidied]:
-    """As `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
+    """Implements `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
     catalog = connect(sink)
     # When the snapshot was committed from which the reader that is furthest behind goes on. The
     # snapshots since then, and that one, are still to be read. Of the parts of an unfinished span

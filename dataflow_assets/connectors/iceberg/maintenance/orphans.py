@@ -39,7 +39,7 @@ class _File:
 
 @dataclass(frozen=True)
 class Swept:
-    """What was deleted."""
+    """The files that were deleted."""
 
     files: int = 0
     bytes: int = 0

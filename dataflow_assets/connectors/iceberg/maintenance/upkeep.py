@@ -35,7 +35,7 @@ SWEPT = "dataflow.swept"
 
 
 class Upkeep:
-    """Of one table, for as long as a session of its flow lives; used by one thread."""
+    """Maintenance of one table, for as long as a session of its flow lives; used by one thread."""
 
     def __init__(self, sink: TableSinkOptions) -> None:
         self._sink = sink

@@ -15,7 +15,7 @@ from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last
 
 @dataclass(frozen=True)
 class IcebergRules:
-    """What the sink says about keys and deletes. `now`: when deletes are marked, the same for all.
+    """The sink's rules for keys and deletes. `now`: when deletes are marked, the same for all.
 
     `soft`: the column that marks them; None where rows of deleted keys are removed.
     """

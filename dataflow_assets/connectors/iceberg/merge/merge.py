@@ -53,7 +53,7 @@ class HeadMoved(TransientError):
 
 @dataclass(frozen=True)
 class IcebergMerged:
-    """What one merge has written, and the paths of what it replaces."""
+    """Files that one merge has written, and the paths of those that it replaces."""
 
     files: tuple[DataFile, ...] = ()
     gone: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class IcebergMerge:
         self.made = IcebergMerged()
 
     def again(self, table: Table) -> IcebergMerge:
-        """The same span merged into the table as it stands by now."""
+        """This merge of the same span, into the newest state of the table."""
         merge = IcebergMerge(self._sink, table, self._staged, self._new_session)
         merge.run()
         return merge

@@ -153,7 +153,7 @@ class IcebergStaged:
         return sum(int(document["bytes"]) for document in self.documents)
 
     def filter(self, schema: Schema, key: Sequence[str]) -> BooleanExpression:
-        """What the stored rows of these keys fulfil, and others may: files are told by it."""
+        """A condition that all stored rows of these keys fulfil; it selects files."""
         expression: BooleanExpression = AlwaysTrue()
         for name in key:
             for one in self._of(name, schema):

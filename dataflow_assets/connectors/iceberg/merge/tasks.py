@@ -1,4 +1,4 @@
-"""What tasks do of a merge: read keys, and rewrite files."""
+"""A merge's work inside tasks: read keys, and rewrite files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RESULT = pa.schema([(RESULT, pa.binary())])
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What one task has done: documents of the files it wrote, paths of those they replace."""
+    """Results of one task: documents of the files it wrote, paths of those they replace."""
 
     files: tuple[str, ...]
     gone: tuple[str, ...]

@@ -16,7 +16,7 @@ _TAKES_AWAY = ("deleted-data-files", "added-delete-files", "removed-delete-files
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """What one snapshot did. `kind`: `nothing` covers compaction, which moves rows only."""
+    """The effect of one snapshot. `kind`: `nothing` covers compaction, which moves rows only."""
 
     snapshot: Snapshot
     kind: Literal["nothing", "appended", "rewritten"]
@@ -40,7 +40,7 @@ class SnapshotChange:
 
 @dataclass(frozen=True)
 class History:
-    """What lies between a position and a head, oldest first."""
+    """Changes between a position and a head, oldest first."""
 
     changes: tuple[SnapshotChange, ...]
     abandoned: bool = False
@@ -114,7 +114,7 @@ def arrivals(metadata: TableMetadata, head: Snapshot | None) -> Mapping[int, int
 
 
 def change(snapshot: Snapshot) -> SnapshotChange:
-    """What the snapshot's summary tells; an operation other than `append` may have only added."""
+    """The change by the snapshot's summary; an operation other than `append` may only add."""
     summary = snapshot.summary
     if summary is None:
         return SnapshotChange(snapshot, "rewritten")

@@ -48,7 +48,7 @@ _lock = threading.Lock()
 
 
 class BranchHistory:
-    """Of one table, as far back as somebody has asked."""
+    """Commits of one table on its branch, as far back as they were needed so far."""
 
     def __init__(self, catalog: NessieCatalog, identifier: Identifier) -> None:
         self._catalog, self._identifier = catalog, identifier

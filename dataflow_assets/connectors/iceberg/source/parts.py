@@ -33,7 +33,7 @@ class IcebergRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IcebergPart(msgspec.Struct, frozen=True):
-    """What one task reads, in this order; `table` is the identity of the table.
+    """Files for one task, in this order; `table` is the identity of the table.
 
     The columns are those of the moment of reading: who mends a table that was altered under a run
     mends what is recorded too.

@@ -1,4 +1,4 @@
-"""What a reader does next: whole snapshots first, then what later ones append, rewrites by rule."""
+"""Planning of the next span: whole snapshots first, then later appends, rewrites by rule."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def short_hash(text: str) -> str:
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """What the property says."""
+    """The content of the table's property."""
 
     flow: str
     branch: str
@@ -113,7 +113,7 @@ class StoredCheckpoint:
         return replace(self, stands=self.commit, sequence=table.metadata.next_sequence_number())
 
     def is_left(self, table: Table) -> bool:
-        """Whether the table was rolled back to a snapshot before the last commit of ours."""
+        """True where the table was rolled back to a snapshot before the last commit of ours."""
         same = self.target == str(table.metadata.table_uuid)
         return bool(self.stands and same) and was_rolled_back(table, self.stands, self.sequence)
 

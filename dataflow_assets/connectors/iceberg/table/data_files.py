@@ -41,7 +41,7 @@ _FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-im
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """Where a table's files go and what they look like: enough to write without the catalog."""
+    """Place and shape of a table's files: enough to write without the catalog."""
 
     location: str
     schema: str
@@ -155,7 +155,7 @@ class ParquetFile:
         sync_written(self.path, self._target.location)
 
     def document(self, order_id: int = 0) -> str:
-        """What describes the closed file, as JSON. `order_id`: the order that its rows have."""
+        """Description of the closed file, as JSON. `order_id`: the order that its rows have."""
         footer = self._parquet.writer.metadata
         document = _document(self._target, self.path, self._bytes, footer)
         spec = self._target.partition_spec

@@ -67,7 +67,7 @@ def _declared_schema(
 
 
 def versions(declared: IcebergDeclared | None) -> tuple[int, ...]:
-    """Those of a registry's subject; none where the columns are in the declaration itself."""
+    """Versions of a registry's subject; none where the columns are in the declaration itself."""
     columns = declared.columns if declared is not None else ""
     return registered.versions(columns) if isinstance(columns, Registered) else ()
 

@@ -29,7 +29,7 @@ _NAMES = (
 
 
 class ForeignWriters:
-    """Those of one table, each named once in the life of a session."""
+    """Other writers of one table, each named once in the life of a session."""
 
     def __init__(self) -> None:
         self._told: set[int] = set()

@@ -1,4 +1,4 @@
-"""Whether a table still stands on a commit of ours, or was rolled back to a snapshot before it."""
+"""Detects tables that were rolled back to a snapshot before a commit of ours."""
 
 from __future__ import annotations
 

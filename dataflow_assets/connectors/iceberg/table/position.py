@@ -1,4 +1,4 @@
-"""Where a reader of snapshots stands: behind a snapshot, or at a row inside one.
+"""The position of a reader of snapshots: behind a snapshot, or at a row inside one.
 
 As text it is JSON for people too. Snapshot ids are digits in a string: they have 63 bits, and a
 browser's numbers only 53.

@@ -31,7 +31,7 @@ class IcebergUnreadable(Exception):
 def live_rows(
     metadata: TableMetadata, io: FileIO, task: FileScanTask, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Those rows of a file that are not deleted, with these columns, about in the table's types.
+    """The rows of a file that are not deleted, with these columns, about in the table's types.
 
     PyIceberg reads them, which knows about deletes; but it makes empty lists and maps of those that
     are null where structs are in them (0.12).

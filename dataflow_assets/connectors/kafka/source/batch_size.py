@@ -1,4 +1,4 @@
-"""How many records fit into so many bytes: guessed from a look at the next ones.
+"""The number of records that fit into a number of bytes: guessed from a look at the next ones.
 
 A guess: where much larger records follow, the task stops at its bytes, and the rest is planned
 again from there.

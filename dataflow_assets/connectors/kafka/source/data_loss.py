@@ -1,4 +1,4 @@
-"""What is no longer there although it was not read: found out before a plan, and named.
+"""Detects data that was lost before it was read: found out before a plan, and named.
 
 Three ways to lose records: retention takes what lies below a position, the log ends below a
 position, or the log was cut off there and has grown again (`leader_epochs`).
@@ -72,7 +72,7 @@ class LossCheck:
         self._report_loss(beyond(self._source.topic, offsets, highs), advice)
 
     def epochs(self, offsets: Offsets) -> dict[int, int]:
-        """By partition: the leader's epoch under which its offset is known."""
+        """Epochs of the partitions: the leader's epoch under which its offset is known."""
         return leader_epochs.of(offsets, self._known)
 
     def _check_end(self, topic: Topic, begins: Offsets) -> None:

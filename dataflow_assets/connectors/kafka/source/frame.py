@@ -111,7 +111,7 @@ class FrameReader:
 
     @property
     def group(self) -> str:
-        """The same for every read of a flow: each new one would leave a consumer behind.
+        """The name for every read of a flow: each new one would leave a consumer behind.
 
         Spark keeps consumers by group, topic name and partition, hence the hash of what else makes
         them different: the cluster, the topic's own id, the settings, ours too. A warm server may

@@ -1,4 +1,4 @@
-"""How far branches are behind the ends of their topics, and how old what they have not read is."""
+"""Lags of branches behind the ends of their topics, and the age of what they have not read."""
 
 from __future__ import annotations
 

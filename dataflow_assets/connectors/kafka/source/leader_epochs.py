@@ -1,4 +1,4 @@
-"""Whether the log below a position is still the one that was read: leader epochs tell (KIP-320).
+"""Detects logs that were cut off below a position: leader epochs tell (KIP-320).
 
 A replica that was behind may become leader (unclean election), or a broker may come back without
 what it had not written to disk: the end of the log is cut off. Once the log has grown past the
@@ -54,7 +54,7 @@ def stored_epochs(committed: Mapping[int, KafkaCommitted], mark: str) -> dict[in
 
 
 def of(positions: Mapping[int, int], known: Mapping[int, SeenEpoch]) -> dict[int, int]:
-    """By partition: the epoch under which its position is known."""
+    """Epochs of the partitions: the epoch under which its position is known."""
     return {p: known[p].epoch for p, o in positions.items() if p in known and o <= known[p].last}
 
 

@@ -162,7 +162,7 @@ class _KafkaReading:
             self._settle(self._give_up)
 
     def results(self) -> Results:
-        """Those that are over since the last time, each with all that it holds, which it gives up.
+        """The results since the last call, each with all that it holds, which it gives up.
 
         Their topics are asked for only now, behind the last record.
         """

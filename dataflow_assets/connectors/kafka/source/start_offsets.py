@@ -1,4 +1,4 @@
-"""Where a flow without a checkpoint begins: at a group's offsets, or at declared ones."""
+"""The beginning of a flow without a checkpoint: at a group's offsets, or at declared ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committ
 
 
 class StartOffsets:
-    """Those of one topic, for one flow."""
+    """Offsets of one topic at which one flow begins."""
 
     def __init__(self, source: KafkaSourceOptions, broker: KafkaBroker, losses: LossCheck) -> None:
         self._source, self._broker, self._losses = source, broker, losses

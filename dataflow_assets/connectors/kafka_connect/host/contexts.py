@@ -1,4 +1,4 @@
-"""What a connector and its tasks may ask of the worker that runs them."""
+"""Contexts through which a connector and its tasks ask the worker that runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a connector's class is: in which folder of jars, and under which full name."""
+"""The plugin that has a connector's class: in which folder of jars, and under which full name."""
 
 from __future__ import annotations
 

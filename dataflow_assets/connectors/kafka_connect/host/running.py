@@ -136,7 +136,7 @@ class ConnectRunning:
                 )
 
     def _check(self, checked: Any, *, before: bool) -> None:
-        """As a worker does before it starts a connector.
+        """Validates the configuration, which a worker does before it starts a connector.
 
         Debezium's connectors also refuse a database that does not answer. `before`: the connector
         has delivered records already, so that its configuration was right once.
@@ -214,7 +214,7 @@ class ConnectRunning:
 
 
 def _bounds(name: str, order: ConnectOrder) -> dict[str, str]:
-    """Of what waits inside of the connector: by itself Debezium counts records and no bytes.
+    """Bounds on the records inside of the connector: Debezium alone counts records and no bytes.
 
     MirrorMaker fetches up to 50 MB for each of its tasks.
     """

@@ -140,7 +140,7 @@ def _reasons(table: pa.Table) -> pa.ChunkedArray:
 
 
 def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, ConnectOffset]:
-    """By the source partition the last offset; records without one leave it as it was.
+    """The last offset of each source partition; records without one leave it as it was.
 
     `known`: the offsets before the records.
     """

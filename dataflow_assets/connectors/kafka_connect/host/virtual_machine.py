@@ -30,7 +30,7 @@ class VirtualMachine:
         self._loader: Any = None
 
     def new_helper(self) -> Any:
-        """Of the host, or of one task: its converter and its transformations are not shared."""
+        """A helper for the host or a task: converters and transformations are not shared."""
         return self._helper(self._plain, self._schemas)
 
     def connector(self, name: str, jars: Sequence[Path]) -> Any:

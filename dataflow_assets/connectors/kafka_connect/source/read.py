@@ -1,4 +1,4 @@
-"""What a task reads: rows of a part of the spool."""
+"""Reading inside a task: rows of a part of the spool."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
     @override
     def lag(self, after: Positions) -> Lag:
-        """Of what the connector has delivered; what it has not, nobody knows."""
+        """The lag behind what the connector has delivered; what it has not, nobody knows."""
         start = ConnectPosition.parse(after.get(CONNECT))
         parts = [] if start.visible else self._waiting(start)
         oldest = self._spool.sealed_at(parts[0]) if parts else None

@@ -66,7 +66,7 @@ class KinesisRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class KinesisBound:
-    """Where reading ahead ends at the latest."""
+    """The latest end of reading ahead."""
 
     upto: ShardPosition | None = None
     """A position of another reader; None: no such bound."""
@@ -90,7 +90,7 @@ class KinesisBound:
 
 @dataclass(frozen=True)
 class KinesisAhead:
-    """What reading ahead has found in a shard."""
+    """The records ahead in a shard."""
 
     shard: Shard
     start: ShardPosition
@@ -134,7 +134,7 @@ class KinesisAhead:
 
 @dataclass
 class KinesisWalk:
-    """What reading ahead has found in the shards of a stream."""
+    """The records ahead in the shards of a stream."""
 
     found: list[KinesisAhead] = field(default_factory=list)
     full: bool = False

@@ -1,4 +1,4 @@
-"""What a task reads: the records of a part."""
+"""Reading inside a task: the records of a part."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class _DeferredArrival:
 
 @dataclass
 class _DeferredKey:
-    """What is known of a key in this transaction."""
+    """The state of a key in this transaction."""
 
     arrivals: list[_DeferredArrival] = field(default_factory=list)
     """Of rows that are there, in the order of the changes."""

@@ -1,4 +1,4 @@
-"""What a record is: the row with what is known of its change, or Debezium's envelope of both."""
+"""Records made of changes: the row with facts of its change, or Debezium's envelope."""
 
 from __future__ import annotations
 

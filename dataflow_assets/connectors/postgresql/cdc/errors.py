@@ -1,4 +1,4 @@
-"""What the server's errors mean here, each with the statement to run."""
+"""Meanings of the server's errors, each with the statement to run."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class _Dense:
 
 
 class IdleLog:
-    """What one session knows of such log. Used by the driver, by one thread at a time."""
+    """A session's memory of such log. Used by the driver, by one thread at a time."""
 
     def __init__(self, source: PostgresqlCdcOptions) -> None:
         self._source = source
@@ -63,7 +63,7 @@ class IdleLog:
         self._after = after
 
     def bounds(self, begin: Lsn, first: Lsn, size: int, most: int, end: Lsn) -> list[Lsn]:
-        """Where the stretches end that are planned next: one, and some without a look behind it.
+        """The ends of the stretches that are planned next: one, and some without a look behind it.
 
         Each look makes the server decode as much as the read that follows. So where looks find a
         change at once, one stretch more is planned without one, then three more, then seven: where

@@ -1,4 +1,4 @@
-"""How far a branch is behind: changes in the log, rows that are still to be loaded."""
+"""The lag of a branch: changes in the log, rows that are still to be loaded."""
 
 from __future__ import annotations
 

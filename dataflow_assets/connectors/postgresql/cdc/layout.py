@@ -228,7 +228,7 @@ def former_names(
 
 
 def _certain_shifts(logged: Sequence[str], now: Sequence[str]) -> dict[int, int]:
-    """By index in the log the shifts of columns that have kept their names.
+    """Shifts of the columns that have kept their names, by their index in the log.
 
     A name may have been used again: it counts where it belongs to every longest row of names whose
     shifts do not fall.

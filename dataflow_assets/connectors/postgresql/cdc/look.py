@@ -20,7 +20,7 @@ _ROWS = frozenset(map(ord, "IUD"))
 
 @dataclass(frozen=True)
 class CdcSeen:
-    """What a look has found of the tables that are read."""
+    """The first changes of the tables that are read."""
 
     changes: int
     first: Lsn | None = None

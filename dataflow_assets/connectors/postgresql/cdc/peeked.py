@@ -50,7 +50,7 @@ TO STDOUT (FORMAT binary)
 
 
 def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
-    """Whether a stretch begins where the slot is, and the server has little to decode for it."""
+    """True where a stretch begins where the slot is, and the server has little to decode for it."""
     rows: list[tuple[bool | None]] = link.execute(
         _IS_SHORT, slot, str(after), str(upto), MOST_BYTES
     )
@@ -100,7 +100,7 @@ class Peeked(CdcReader):
 
     @override
     def messages(self, upto: Lsn) -> Iterator[Message]:
-        """As `Reader`; the end is that of the statement."""
+        """Implements `Reader.messages`; the end is that of the statement."""
         head, row = bytes(HEADER), self._first[_FILE_HEADER:]
         while row:
             if len(row) > _VALUE:  # the end of a binary COPY is shorter

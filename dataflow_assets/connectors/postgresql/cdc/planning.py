@@ -1,4 +1,4 @@
-"""What is read next: a stretch of the log, or rows of tables whose changes are not read yet."""
+"""Planning of the next span: a stretch of the log, or rows of tables that are loaded."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of PostgreSQL's own text, such as `0/16B3748`."""
+        """Parses PostgreSQL's own text, such as `0/16B3748`."""
         high, low = text.split("/")
         return cls(int(high, 16) << 32 | int(low, 16))
 
@@ -55,7 +55,7 @@ Marks = Mapping[str, CdcMark]
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a flow has come."""
+    """A position in the log and in the loads of tables."""
 
     lsn: Lsn
     """Changes before are read."""
@@ -153,7 +153,7 @@ class StreamPart:
         return (other.upto, other.tables) == (self.after, self.tables)
 
     def within(self, names: Collection[str]) -> StreamPart:
-        """The same, without the changes of other tables."""
+        """This part without the changes of other tables."""
         tables = None if self.tables is None else tuple(n for n in self.tables if n in names)
         return replace(self, tables=tables, keys=_of(names, self.keys))
 

@@ -39,7 +39,7 @@ def keys_of(link: TextLink, found: Sequence[CdcTable]) -> Keys:
 
 
 class SeenKeys:
-    """What one session has seen of the keys last, and how far the log went then."""
+    """The keys as a session saw them last, and the end of the log then."""
 
     def __init__(self) -> None:
         self._seen: tuple[Lsn, Keys] | None = None

@@ -28,7 +28,7 @@ SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0
 
 @dataclass(frozen=True)
 class Published:
-    """What a publication says about one table."""
+    """The publication's entry for one table."""
 
     columns: tuple[str, ...]
     row_filter: str = ""
@@ -154,7 +154,7 @@ def _published_table(link: TextLink, table: CdcTable, row: dict[str, Any]) -> Pu
 def as_published(
     link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]
 ) -> dict[str, Published]:
-    """By table what is published of it, or would be: the publication need not exist yet."""
+    """The published columns by table, or those to be: the publication need not exist yet."""
     published = _all_published(link, source)
     return {
         table.name: _published_table(link, table, published.get(table.place, {}))

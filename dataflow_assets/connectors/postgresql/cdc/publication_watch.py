@@ -1,4 +1,4 @@
-"""Whether the publication and the tables are still those that the log was read by.
+"""Checks that the publication and the tables are still those that the log was read by.
 
 What is not published when it is logged never comes, and the server tells nobody. So each plan asks
 by one statement for the numbers that the server has given to the tables and to their places in the
@@ -67,7 +67,7 @@ class _Seen:
 
 
 class PublicationWatch:
-    """What one session has seen of the publication. Used by the driver, by one thread at a time."""
+    """A session's memory of the publication. Used by the driver, by one thread at a time."""
 
     def __init__(self, source: PostgresqlCdcOptions) -> None:
         self.source = source

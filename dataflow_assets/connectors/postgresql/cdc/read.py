@@ -1,4 +1,4 @@
-"""What a task reads: the changes of a stretch of the log, or the rows of a part of a snapshot."""
+"""Reading inside a task: changes of a stretch of the log, or rows of a part of a snapshot."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(
 def read_in_order(
     source: PostgresqlCdcOptions, pieces: Sequence[Slice], metadata: frozenset[str]
 ) -> Generator[Iterator[pa.RecordBatch], None, None]:
-    """The same for parts that a task stores one after the other.
+    """Reads parts that a task stores one after the other.
 
     Stretches of the log that follow one another have one reader, which goes on while a part is
     stored. It confirms nothing: whatever is not stored is read again.

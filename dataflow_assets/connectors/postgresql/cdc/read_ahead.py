@@ -45,7 +45,7 @@ class ReadAhead:
         self._thread.start()
 
     def messages(self) -> Iterator[Message]:
-        """As `Reader.messages`; an error comes behind everything that was read before it.
+        """Implements `Reader.messages`; an error comes after everything that was read before it.
 
         Raises:
             TransientError: `close` was called before all messages were taken.

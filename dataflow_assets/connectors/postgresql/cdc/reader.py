@@ -62,7 +62,7 @@ Message = tuple[int, memoryview | bytes]
 
 @dataclass(frozen=True)
 class CdcProgress:
-    """What the server tells of the process that reads the slot for us."""
+    """The server's view of the process that reads the slot for us."""
 
     place: str
     """In the log; empty where the server does not tell."""
@@ -73,7 +73,7 @@ class CdcProgress:
 
     @property
     def works(self) -> bool:
-        """Whether it does something by itself: `Client` is whatever others let it wait for."""
+        """True where the process works by itself: `Client` is whatever others let it wait for."""
         return not self.waits.startswith("Client ")
 
 

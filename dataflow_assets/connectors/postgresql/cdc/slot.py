@@ -64,7 +64,7 @@ def end_of_log(link: TextLink) -> Lsn:
 
 
 def server(link: TextLink) -> str:
-    """What tells one run of a server from another: a standby that was promoted is another one."""
+    """The identity of a run of a server: a standby that was promoted is another one."""
     return str(link.execute("SELECT pg_postmaster_start_time()::text")[0][0])
 
 

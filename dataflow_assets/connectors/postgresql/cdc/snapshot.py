@@ -177,7 +177,7 @@ def _step(leaf: Leaf, limit: Limit, block: int) -> int:
 def pieces(
     part: SnapshotPart, found: Sequence[CdcTable], limit: Limit, block: int
 ) -> list[SnapshotPart]:
-    """The same blocks in parts of about the limit, which may be smaller than it was."""
+    """These blocks in parts of about the limit, which may be smaller than it was."""
     leaf = next((one for table in found for one in table.leaves if one.oid == part.leaf), None)
     if leaf is None:
         return [part]

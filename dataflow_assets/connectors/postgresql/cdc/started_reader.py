@@ -1,4 +1,4 @@
-"""How a reader of the slot begins: by the way that takes less, as soon as nobody else reads."""
+"""The start of a reader of the slot: by the way that takes less, as soon as nobody else reads."""
 
 from __future__ import annotations
 

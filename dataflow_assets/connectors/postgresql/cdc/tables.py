@@ -40,7 +40,7 @@ _NAMES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "USING INDEX"}
 
 @dataclass(frozen=True)
 class Leaf:
-    """What holds rows: a table, or a partition of one."""
+    """A holder of rows: a table, or a partition of one."""
 
     oid: int
     place: Place

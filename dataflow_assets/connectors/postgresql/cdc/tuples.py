@@ -33,7 +33,7 @@ _PADDING = bytes(16)
 
 @dataclass(frozen=True)
 class CdcColumn:
-    """Where one column's values are: what each is (n, u or t), where it begins, its bytes."""
+    """Places of one column's values: what each is (n, u or t), where it begins, its bytes."""
 
     kind: Bytes
     start: Ints
@@ -93,7 +93,7 @@ class CdcChanges:
 
     @cached_property
     def operations(self) -> npt.NDArray[np.int8]:
-        """Of each row INSERT, UPDATE or DELETE."""
+        """INSERT, UPDATE or DELETE for each row."""
         inserted = (self._kinds == _INSERT) | self._changed
         upserts = np.where(inserted[self.message], INSERT, UPDATE)
         return np.where(self._is_new, upserts, DELETE).astype(np.int8)
@@ -148,7 +148,7 @@ class CdcChanges:
         return self._first[index].take(self.message[self.has_old])
 
     def absent(self, column: CdcColumn, *, is_key: bool) -> Bools:
-        """Whether a value is not known: not logged, because it is large and was not changed."""
+        """Marks rows in which a value is not known: not logged, as it is large and unchanged."""
         unknown: Bools = column.kind == _UNCHANGED
         return unknown if is_key else unknown | self.key_only
 

@@ -53,7 +53,7 @@ def far_moment(value: int) -> str:
 
 
 def beyond(texts: pa.Array, found: pa.Array) -> dict[int, str]:
-    """By row the texts for which there is no moment, as JSON has times.
+    """Texts for which there is no moment, by row, as JSON has times.
 
     Called inside tasks, for values of the log.
 
