@@ -31,7 +31,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Patience:
-    """The time for which transient errors are retried, counted from the first one since all was well."""
+    """The time for which transient errors are retried, from the first one since all was well."""
 
     seconds: float = 120.0
     first_wait: float = 0.5
