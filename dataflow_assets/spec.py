@@ -209,11 +209,13 @@ def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:
         here = f"{path}.{field.alias or name}".lstrip(".")
         yield from ((here, mark.instead) for mark in marks(field, Hint))
         yield from ((here, say) for field_name, say in remarks if field_name == name)
-        yield from ((here, say) for mark in marks(field, Needs) for say in _lacking(spec, mark))
+        yield from (
+            (here, say) for mark in marks(field, Needs) for say in _missing_option(spec, mark)
+        )
         yield from _nested_hints(getattr(spec, name), here)
 
 
-def _lacking(spec: Spec, mark: Needs) -> Iterator[str]:
+def _missing_option(spec: Spec, mark: Needs) -> Iterator[str]:
     if getattr(spec, mark.other) != mark.value:
         other = type(spec).model_fields[mark.other].alias
         value = str(mark.value).lower() if isinstance(mark.value, bool) else mark.value

@@ -23,7 +23,7 @@ LIVE = [
     dg.DagsterRunStatus.CANCELING,
 ]
 COMING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
-BURIED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
+NOT_ENDED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Claims:
         if not message:
             return False
         run = self._instance.get_run_by_id(record.dagster_run.run_id)
-        if run is not None and run.status in BURIED:  # else it has ended since it was read
+        if run is not None and run.status in NOT_ENDED:  # else it has ended since it was read
             self._instance.add_run_tags(run.run_id, {ERROR: message})
             self._instance.report_run_failed(run, message=f"{message}; the next run continues")
         return True
@@ -91,7 +91,7 @@ class Claims:
         """
         run, driver = record.dagster_run, self._driver(record.dagster_run)
         alive = driver.alive if driver else None
-        if alive or run.status not in BURIED:
+        if alive or run.status not in NOT_ENDED:
             return ""
         if driver and alive is False:
             return f"its process (pid {driver.pid} on {driver.host}) is gone without a word"

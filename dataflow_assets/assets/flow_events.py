@@ -75,7 +75,7 @@ class FlowEvents:
 
     def since(self, node: AssetNode) -> float:
         """When the asset's last event was, on the clock of `time.monotonic`."""
-        return self._tallies[node.branch.id].told
+        return self._tallies[node.branch.id].shown_at
 
     def event(self, node: AssetNode) -> dg.AssetMaterialization | None:
         """Returns what of the asset waits to be told; None where nothing does."""

@@ -45,7 +45,7 @@ LINES_SECONDS = 1.0  # between two events with lines of a flow in the log
 LINES_FLOWS = 20  # whose lines are written at once: an event takes milliseconds
 IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
 
-Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
+LaneEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 Making = Callable[[AssetNode], dg.AssetMaterialization | None]
 Nodes = Callable[[Flow], Sequence[AssetNode]]
 
@@ -71,14 +71,14 @@ class Ingest:
         self._events: dict[str, FlowEvents] = {}
         self._over = LastEvents()
         self._ending = False
-        self._last_told: dict[Key, AssetNode] = {}
+        self._last_shown: dict[Key, AssetNode] = {}
         """What has had its last event of this run."""
         self._untold = set[str]()
         """Flows whose events could not be made: they have left for that."""
         self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
-    def events(self) -> Iterator[Told]:
+    def events(self) -> Iterator[LaneEvent]:
         """Runs the lane to its end; the events of its run as they come.
 
         Called once, in the main thread of the run's process, where signals arrive. Raises what
@@ -100,8 +100,8 @@ class Ingest:
         if self._flows or self._interrupts.asked:
             return
         by_sensor = self._context.run.tags.get(SENSOR) == INGEST
-        if lacking := self._lane_flows.lacking(asked=by_sensor):
-            raise PermanentError(lacking)
+        if refusal := self._lane_flows.idle_reason(asked=by_sensor):
+            raise PermanentError(refusal)
 
     def _reason(self) -> str | None:
         """Why to end; the flows then end one after the other."""
@@ -174,7 +174,7 @@ class Ingest:
 
     def _tell(
         self, events: FlowEvents, node: AssetNode, make: Making | None = None
-    ) -> Iterator[Told]:
+    ) -> Iterator[LaneEvent]:
         """The event that waits to be told, if one does; or what else is to be made of it."""
         event = None
         with self._alone(node.flow.id):
@@ -182,7 +182,7 @@ class Ingest:
         if event is not None:
             yield event
 
-    def _evaluations(self, events: FlowEvents) -> Sequence[Told]:
+    def _evaluations(self, events: FlowEvents) -> Sequence[LaneEvent]:
         checks: list[dg.AssetCheckEvaluation] = []
         with self._alone(events.nodes[0].flow.id):
             checks += events.evaluations()
@@ -239,7 +239,7 @@ class Ingest:
         for level, text in self._lines.take(most):
             self._context.log.log(level, text)
 
-    def _turn(self) -> Iterator[Told]:
+    def _turn(self) -> Iterator[LaneEvent]:
         """Tells of one asset where that is due: of the one whose last event is the oldest."""
         now = time.monotonic()
         if now < self._next:
@@ -259,7 +259,7 @@ class Ingest:
         """All flows end now, and nobody goes on with them: their last events come in order."""
         return self._ending and not self._lane_flows.successor
 
-    def _before(self, node: AssetNode) -> Iterator[Told]:
+    def _before(self, node: AssetNode) -> Iterator[LaneEvent]:
         here = [(events, one) for events in self._events.values() for one in events.nodes]
         for one in upstream((each for _, each in here), node):
             events = next(events for events, each in here if each.key == one.key)
@@ -267,9 +267,9 @@ class Ingest:
 
     def _would_look_behind(self, events: FlowEvents, node: AssetNode) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
-        return bool(upstream(self._last_told.values(), node)) and events.lag_seconds() == 0
+        return bool(upstream(self._last_shown.values(), node)) and events.lag_seconds() == 0
 
-    def _last_of(self, events: FlowEvents) -> Iterator[Told]:
+    def _last_of(self, events: FlowEvents) -> Iterator[LaneEvent]:
         ended = events.ended_nodes()
         still = {node.key for node in ended if not events.has_commits(node)}
         stored = {key: one for key, one in events.checkpoints().items() if key in still}
@@ -283,7 +283,7 @@ class Ingest:
                 or node.key in lost
                 or self._would_look_behind(events, node)
             ):
-                self._last_told[node.key] = node
+                self._last_shown[node.key] = node
                 yield from self._tell(events, node, events.final_event)
         yield from self._evaluations(events)
 

@@ -133,7 +133,7 @@ class LaneFlows:
         """True where there is nothing to drive and nothing being driven."""
         return self._wanted is not None and not self._wanted and not self._driven
 
-    def lacking(self, *, asked: bool) -> str:
+    def idle_reason(self, *, asked: bool) -> str:
         """Why a run that has driven nothing never will, in this process; empty where it may.
 
         A file with a mistake may have the flows of this lane.

@@ -31,7 +31,7 @@ class Tally:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.told = self._added = clock()
+        self.shown_at = self._added = clock()
         self._waiting: Report | None = None
         self._delta = Totals()
         self._seconds = 0.0
@@ -44,7 +44,7 @@ class Tally:
     @property
     def due(self) -> bool:
         """Returns whether something new waits, and the last event is old enough."""
-        return self._waiting is not None and self._clock() - self.told >= EVERY_SECONDS
+        return self._waiting is not None and self._clock() - self.shown_at >= EVERY_SECONDS
 
     @property
     def idle(self) -> bool:
@@ -68,6 +68,6 @@ class Tally:
             round(rate, 1),
             report.lag.state,
         )
-        self._waiting, self.told = None, self._clock()
+        self._waiting, self.shown_at = None, self._clock()
         self._delta, self._seconds = Totals(), 0.0
         return figures

@@ -11,7 +11,7 @@ from pathlib import Path
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, sentence
 from dataflow_assets.cli.preview.lines import Line, as_lines
-from dataflow_assets.cli.preview.live import Found, waiting
+from dataflow_assets.cli.preview.live import WaitingMessages, waiting
 from dataflow_assets.cli.preview.messages import Message, as_json, read
 from dataflow_assets.cli.preview.trace import Tracer
 from dataflow_assets.contracts import local_now
@@ -73,7 +73,7 @@ def _messages(asked: Namespace, flow: Flow) -> Iterable[Message]:
     return messages.messages
 
 
-def _peek(flow: Flow, limit: int) -> Found:
+def _peek(flow: Flow, limit: int) -> WaitingMessages:
     try:
         return waiting(flow, limit)
     except DataflowError as error:

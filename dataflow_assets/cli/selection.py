@@ -32,9 +32,9 @@ def _unknown_flow(loaded: Loaded, name: str) -> str:
     if several:
         return f"there are several flows {name}: {', '.join(several)}; give the namespace too"
     ids = [flow.id for flow in loaded.flows]
-    meant = did_you_mean(name, [*ids, *(flow.name for flow in loaded.flows)])
+    suggestion = did_you_mean(name, [*ids, *(flow.name for flow in loaded.flows)])
     hidden = " (manifests with findings are left out)" if loaded.findings else ""
-    return f"no flow {name}{meant or '.'} There is: {', '.join(ids) or 'none'}{hidden}"
+    return f"no flow {name}{suggestion or '.'} There is: {', '.join(ids) or 'none'}{hidden}"
 
 
 def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:

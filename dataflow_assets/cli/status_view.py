@@ -165,7 +165,7 @@ def _row(answer: Answer, found: Status) -> list[str]:
         str(found.address),
         _where(found.checkpoint),
         _positions(found.lag.ends),
-        _behind(found.lag),
+        _lag_text(found.lag),
         "?" if found.lag.seconds is None else f"{found.lag.seconds:.0f}",
         f"{totals.rows:,}",
         f"{totals.rejected:,}",
@@ -205,7 +205,7 @@ def _lane(answer: Answer, driven: Driven) -> str:
     return "-" if state is None else state.text
 
 
-def _behind(lag: Lag) -> str:
+def _lag_text(lag: Lag) -> str:
     """Records; of a log its bytes as well, and what its server keeps for the flow."""
     text = f"{lag.records:,}"
     if lag.bytes is not None:

@@ -19,7 +19,7 @@ from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from dataflow_assets.micro_batch.tasks import CutOff, limit_jobs, within
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.host import NotBegun, Pause, RunHost
+from dataflow_assets.runs.host import NotStarted, Pause, RunHost
 from dataflow_assets.runs.request import Request
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class LaneMember(RunHost):
             waiting = self.waiting if self.waiting and not self.waiting.begun else None
             self.waiting = None if waiting else self.waiting
         if waiting:
-            waiting.answer(NotBegun())
+            waiting.answer(NotStarted())
 
     def close(self, error: DataflowError) -> None:
         """Nobody gives turns any more: `error` is what passes are told, now and later."""
@@ -209,7 +209,7 @@ class LaneMember(RunHost):
             if self._closed:
                 raise TransientError("the lane has ended")
             if self._reason:
-                raise NotBegun
+                raise NotStarted
             self.waiting, self.joint = waiting, waiting.joint
             self._board.notify_all()
         return waiting.outcome()
@@ -241,7 +241,7 @@ class LaneMember(RunHost):
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
         while not self._beside.passes.acquire(timeout=1.0):
             if self._reason:
-                raise NotBegun
+                raise NotStarted
         try:
             began = time.monotonic()
             with self._limited_session() as spark:

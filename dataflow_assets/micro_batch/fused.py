@@ -130,17 +130,17 @@ class Pass:
         )
         return self._results(iter([(piece, chunks)]), report)
 
-    def _results(self, slices: Iterator[Chunks], told: TaskReport) -> list[Result]:
+    def _results(self, slices: Iterator[Chunks], report: TaskReport) -> list[Result]:
         failpoints.arm(self.branches[0].ticket.failpoint)
         target = self.branches[0].ticket.target
         try:
             with report_defects(target.flow, target.source):
-                results = [Result(receipt) for receipt in self._receipts(slices, told)]
+                results = [Result(receipt) for receipt in self._receipts(slices, report)]
         except DataflowError as error:
             return [Result(failure=TaskFailure.of(error))]
-        return [*results, *told.results()]
+        return [*results, *report.results()]
 
-    def _receipts(self, slices: Iterator[Chunks], told: TaskReport) -> Iterator[Receipt]:
+    def _receipts(self, slices: Iterator[Chunks], report: TaskReport) -> Iterator[Receipt]:
         for piece, chunks in slices:
             names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
@@ -150,7 +150,7 @@ class Pass:
                     for share in chunks:
                         self._write(piece, names, writers, share)
                         for name, chunk in zip(names, share, strict=True):
-                            told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
+                            report.notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 yield from self._close(piece, names, writers)
             finally:
                 for writer in writers:
@@ -185,14 +185,16 @@ class Pass:
                 receipt = writer.close(complete)
             yield receipt
 
-    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: TaskReport) -> Iterator[Chunks]:
+    def _from_spark(
+        self, batches: Iterable[pa.RecordBatch], report: TaskReport
+    ) -> Iterator[Chunks]:
         filled = with_large_values(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]
-            bounded = self._bound(index, chain([first], filled), told)
-            yield piece, self._confirmed(self._messages(index, bounded))
-            if piece.partition in told.cuts:
+            bounded = self._bound(index, chain([first], filled), report)
+            yield piece, self._confirm_after(self._messages(index, bounded))
+            if piece.partition in report.cuts:
                 return  # what follows in this Spark partition lies behind the cut
 
     def _parts(self, indexes: Sequence[int]) -> Generator[Chunks, None, None]:
@@ -200,18 +202,18 @@ class Pass:
         each = read_in_order(self.source, pieces, self.metadata_to_read)
         try:
             for piece, batches in zip(pieces, each, strict=True):
-                yield piece, self._confirmed(self._columns(piece, batches))
+                yield piece, self._confirm_after(self._columns(piece, batches))
         finally:
             if isinstance(each, Generator):
                 each.close()
 
-    def _until_cut(self, piece: Slice, chunks: Shares, told: TaskReport) -> Shares:
+    def _until_cut(self, piece: Slice, chunks: Shares, report: TaskReport) -> Shares:
         """Only of a slice that was read to its end is it known whose records they were."""
         yield from chunks
-        if piece.partition in told.cuts:
+        if piece.partition in report.cuts:
             self._confirm()
 
-    def _confirmed(self, chunks: Shares) -> Shares:
+    def _confirm_after(self, chunks: Shares) -> Shares:
         """Before the commit: what was read is the source's own."""
         yield from chunks
         self._confirm()
@@ -221,7 +223,7 @@ class Pass:
             self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _bound(
-        self, index: int, batches: Iterable[pa.RecordBatch], told: TaskReport
+        self, index: int, batches: Iterable[pa.RecordBatch], report: TaskReport
     ) -> Iterator[pa.RecordBatch]:
         piece = self.span.slices[index]
         if self.most_bytes is None or self.span.whole or not isinstance(piece, OffsetSlice):
@@ -234,7 +236,7 @@ class Pass:
             left -= size
             upto = taken.column("_at")[-1].as_py() // len(self.span.slices) + 1
             if upto < piece.upto and (left <= 0 or taken.num_rows < batch.num_rows):
-                told.cuts[piece.partition] = upto
+                report.cuts[piece.partition] = upto
                 return
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Shares:

@@ -71,7 +71,7 @@ class FieldSample:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _SampleAnswer:
     """A task's answer: its sample, or why it has none."""
 
     records: int = 0
@@ -103,7 +103,7 @@ class Sampler:
         spare_worker()
         yield pa.record_batch([[msgspec.msgpack.encode(self._tell(batches))]], RESULT)
 
-    def _tell(self, batches: Iterable[pa.RecordBatch]) -> _Told:
+    def _tell(self, batches: Iterable[pa.RecordBatch]) -> _SampleAnswer:
         typed = self.source.delivers == "columns"
         try:
             field_sample = (
@@ -111,8 +111,8 @@ class Sampler:
             )
         except DataflowError as error:
             # A failed task would lose the class, and be repeated.
-            return _Told(failure=TaskFailure.of(error))
-        return _Told(field_sample.records, field_sample.schema.serialize().to_pybytes())
+            return _SampleAnswer(failure=TaskFailure.of(error))
+        return _SampleAnswer(field_sample.records, field_sample.schema.serialize().to_pybytes())
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         if self.format is not None:
@@ -303,7 +303,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.metadata_to_read)
-    answers = [decode_msgpack(output, _Told) for output in collect(read, work)]
+    answers = [decode_msgpack(output, _SampleAnswer) for output in collect(read, work)]
     raise_gravest([one.failure for one in answers if one.failure])
     samples = [
         FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in answers

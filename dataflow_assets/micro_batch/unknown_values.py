@@ -66,7 +66,7 @@ def with_reasons(rows: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordB
     return rows.append_column(pa.field(UNKNOWN, pa.string()), column)
 
 
-def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+def incomplete(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """A mask of the rows of which the source does not know all values. Called inside tasks."""
     why = reasons(batch)
     if why is None:

@@ -21,7 +21,7 @@ from dataflow_assets.runs.begin import begin
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
-from dataflow_assets.runs.host import NotBegun, Pause, RunHost
+from dataflow_assets.runs.host import NotStarted, Pause, RunHost
 from dataflow_assets.runs.open_branches import open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
@@ -76,7 +76,7 @@ class RunAttempt:
             if turn.alone and span.empty:
                 self._step_on(turn, span)
             elif self._due(span):
-                with suppress(NotBegun):
+                with suppress(NotStarted):
                     yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
         if self._acknowledge_in is not None:
@@ -143,7 +143,7 @@ class RunAttempt:
         if until is not None:
             return self._end_of_drain(until) if drained and not self._makes_room() else ""
         if span.empty:
-            self._progress.rested(self._taking_part)
+            self._progress.note_rest(self._taking_part)
             if self._complete:
                 self._host.note_recovery()
         if not span.full:

@@ -37,7 +37,7 @@ class Pause:
     over: Callable[[], bool]
 
 
-class NotBegun(Exception):
+class NotStarted(Exception):
     """The run was asked to end before its pass got a turn: the next run reads what it would have.
 
     No error: nothing failed.

@@ -190,10 +190,10 @@ class EntrySession(SourceSession):
         new = [entry for entry in self._entries if entry.token not in settled]
         if not new:
             return Span((PartSlice(_PARTITION, position, position),))
-        upto = ",".join([*self._kept(done), *(entry.token for entry in new)])
+        upto = ",".join([*self._tokens_to_keep(done), *(entry.token for entry in new)])
         return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
 
-    def _kept(self, done: Sequence[str]) -> list[str]:
+    def _tokens_to_keep(self, done: Sequence[str]) -> list[str]:
         recent = frozenset(done[-REMEMBERED:])
         return [token for token in done if token in recent or self._waits(token)]
 

@@ -83,9 +83,9 @@ class RunProgress:
 
     def note_commit(self, report: Report) -> None:
         """A branch has committed: patience starts over."""
-        self.rested((report.branch.id,))
+        self.note_rest((report.branch.id,))
 
-    def rested(self, branches: Iterable[str]) -> None:
+    def note_rest(self, branches: Iterable[str]) -> None:
         """There is nothing to do for these branches: an error that comes now is the first one."""
         for name in branches:
             self._suspended.pop(name, None)

@@ -30,7 +30,7 @@ _OTHERS = (
     "its {} are others now. Start from earliest with table: truncate, or run dataflow reset and "
     "keep the stored rows"
 )
-_ANEW = {
+_ADVICE = {
     "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
     "its beginning, or run dataflow reset",
     "columns": _OTHERS.format("rows"),
@@ -246,7 +246,7 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
     if flow.policies.on_topic_recreated != "restart":
         raise PermanentError(
             f"flow {flow.id}: {_sources(flow)} was recreated since the last commit (it has "
-            f"another id): {_ANEW[flow.source.delivers]}"
+            f"another id): {_ADVICE[flow.source.delivers]}"
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     before = session.checkpoint.positions

@@ -157,13 +157,13 @@ def _within(seconds: float, ask: Callable[[], T]) -> T:
     """
     answer: Future[T] = Future()
 
-    def asked() -> None:
+    def run() -> None:
         try:
             answer.set_result(ask())
         except BaseException as error:  # noqa: BLE001 - raised where it was asked
             answer.set_exception(error)
 
-    threading.Thread(target=asked, daemon=True).start()
+    threading.Thread(target=run, daemon=True).start()
     try:
         return answer.result(seconds)
     except TimeoutError as error:

@@ -41,7 +41,7 @@ class NotPublished(JarError):
     """The repository does not have the archive."""
 
 
-class NotGiven(JarError):
+class DownloadRefused(JarError):
     """The repository has answered with `status`, which does not say that the archive is absent."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -222,7 +222,7 @@ def _not_downloaded(jar: Jar, url: str) -> JarError:
         return JarError(f"{what}: {error}")
     if status in _ABSENT:
         return NotPublished(f"{what}: {url} is not there (HTTP {status})")
-    return NotGiven(f"{what}: {url} was answered with HTTP {status}", status)
+    return DownloadRefused(f"{what}: {url} was answered with HTTP {status}", status)
 
 
 def _sha256(path: Path) -> str:

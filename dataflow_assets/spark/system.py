@@ -60,7 +60,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def locked(file: IO[str]) -> bool:
+def take_lock(file: IO[str]) -> bool:
     """Takes the lock on an open file unless somebody has it; held until the last copy is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,7 +74,7 @@ def is_locked(lock: Path) -> bool:
     if not lock.exists():
         return False
     with lock.open("a") as file:
-        return not locked(file)
+        return not take_lock(file)
 
 
 def holder(lock: Path) -> dict[str, int] | None:

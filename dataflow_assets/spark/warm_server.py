@@ -92,7 +92,7 @@ def end_unused(here: Path, seconds: float) -> bool:
     """Ends the server of a folder that nobody has used for so long; False where it goes on."""
     lease = here / NAME
     with lease.open("a") as file:
-        if not system.locked(file):
+        if not system.take_lock(file):
             os.utime(file.fileno())  # in use right now
             return False
         if time.time() - lease.stat().st_mtime < seconds:
@@ -120,7 +120,7 @@ def watch(here: Path) -> None:
     """
     times = {"look": LOOK_SECONDS, "minutes": IDLE_MINUTES, "seconds": 60 * IDLE_MINUTES}
     with (here / "watch").open("a") as lock:
-        if system.locked(lock):
+        if system.take_lock(lock):
             command = ["sh", "-c", WATCH.format(lease=NAME, **times), str(here), sys.executable]
             subprocess.run(
                 command,

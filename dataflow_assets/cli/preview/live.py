@@ -35,14 +35,14 @@ Row = tuple[bytes | None, Mapping[str, Any], str | None]
 
 
 @dataclass(frozen=True)
-class Found:
+class WaitingMessages:
     """Messages, and which ones they are, for people."""
 
     messages: Sequence[Message]
     which: str
 
 
-def waiting(flow: Flow, limit: int) -> Found:
+def waiting(flow: Flow, limit: int) -> WaitingMessages:
     """The next messages of a flow; where nothing is waiting the last ones before the end.
 
     Raises TransientError or PermanentError where the source cannot be looked into.
@@ -57,7 +57,7 @@ def waiting(flow: Flow, limit: int) -> Found:
             which = f"nothing is waiting after {place}; the last {_count(rows)}"
         which = which if rows else "it holds no records"
     messages = [_message(*row) for row in rows]
-    return Found(messages, f"{flow.source_address}: {which}")
+    return WaitingMessages(messages, f"{flow.source_address}: {which}")
 
 
 def _message(raw: bytes | None, metadata: Mapping[str, Any], reason: str | None) -> Message:

@@ -27,7 +27,7 @@ def with_host(value: str, example: str) -> str:
     return value.rstrip("/")
 
 
-def given_address(value: str, option: str, example: str) -> str:
+def clean_address(value: str, option: str, example: str) -> str:
     """An address as clients take it: without spaces and newlines around it.
 
     Called whenever a client is made, with all secrets in place: only what a manifest says itself

@@ -159,7 +159,7 @@ class BoundedCatalog(TableCatalog, RestCatalog):
         except ice.CommitFailedException as error:
             raise ice.TableAlreadyExistsError(str(error)) from error
         table = Table(identifier, response.metadata, response.metadata_location, io, self)
-        new_tables.check_made(self, table, metadata)
+        new_tables.check_created(self, table, metadata)
         return table
 
 
@@ -191,7 +191,7 @@ class NessieCatalog(BoundedCatalog):
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(self, identifier, io, metadata.location)
         table: Table = self.register_table(identifier, new_tables.write_metadata(io, metadata))
-        new_tables.check_made(self, table, metadata)
+        new_tables.check_created(self, table, metadata)
         return table
 
     @override

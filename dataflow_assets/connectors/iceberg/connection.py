@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.addresses import check_address, given_address, host_slug
+from dataflow_assets.connectors.iceberg.addresses import check_address, clean_address, host_slug
 from dataflow_assets.connectors.iceberg.credentials import CREDENTIALS, BasicAuth
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
@@ -103,14 +103,14 @@ class CatalogConnection(Connector):
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
         for name in ("namespace", "table"):
-            yield from self._lacking(name)
+            yield from self._missing_option(name)
         yield from self._one_of_two("oauth2_client_id", "oauth2_client_secret")
         yield from self._one_of_two("access_key", "secret_access_key")
-        if self._given("bearer_token") and self._given("oauth2_client_id"):
+        if self._is_set("bearer_token") and self._is_set("oauth2_client_id"):
             yield "bearerToken and oauth2ClientID exclude each other"
-        if self.authentication_type == "BEARER" and not self._given("bearer_token"):
+        if self.authentication_type == "BEARER" and not self._is_set("bearer_token"):
             yield "authenticationType BEARER needs bearerToken or tokenSecretRef"
-        if self.authentication_type == "OAUTH2" and not self._given("oauth2_client_id"):
+        if self.authentication_type == "OAUTH2" and not self._is_set("oauth2_client_id"):
             yield ("authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret")
         basic = self.basic_auth is not None and self.basic_auth.complete
         if self.authentication_type == "BASIC" and not basic:
@@ -125,7 +125,7 @@ class CatalogConnection(Connector):
         yield from self._without_effect()
         if self._authenticates and is_plain(getattr(self, self.at)):
             yield self.at, IN_CLEAR
-        if self._given("oauth2_client_id") and is_plain(self.oauth2_server_uri or ""):
+        if self._is_set("oauth2_client_id") and is_plain(self.oauth2_server_uri or ""):
             yield "oauth2_server_uri", IN_CLEAR
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
@@ -137,7 +137,7 @@ class CatalogConnection(Connector):
         for key, names in CREDENTIALS.items():
             if key != sent and (key != "basicAuth" or whole):
                 yield from ((name, reason) for name in names)
-        if not self._given("oauth2_client_id"):
+        if not self._is_set("oauth2_client_id"):
             for name in ("oauth2_server_uri", "oauth2_server_uri_secret_ref", "oauth2_scope"):
                 yield name, "has no effect without oauth2ClientID"
 
@@ -145,9 +145,9 @@ class CatalogConnection(Connector):
     def _credentials_key(self) -> str:
         """The key of the credentials that are sent; empty where none are."""
         kind, basic = self.authentication_type, self.basic_auth
-        if self._given("bearer_token") and kind in ("AUTO", "BEARER"):
+        if self._is_set("bearer_token") and kind in ("AUTO", "BEARER"):
             return "bearerToken"
-        if self._given("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
+        if self._is_set("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
             return "oauth2ClientID"
         return "basicAuth" if basic and basic.complete and kind in ("AUTO", "BASIC") else ""
 
@@ -160,19 +160,19 @@ class CatalogConnection(Connector):
     @property
     def token_endpoint(self) -> str:
         """Returns where tokens are fetched, if there is a client for them; secrets are in place."""
-        if not self._given("oauth2_server_uri"):
+        if not self._is_set("oauth2_server_uri"):
             return f"{self.catalog}/v1/oauth/tokens"
-        return given_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
+        return clean_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
 
     @property
     def _sends_in_clear(self) -> bool:
-        tokens = self._given("oauth2_client_id") and is_plain(self.token_endpoint)
+        tokens = self._is_set("oauth2_client_id") and is_plain(self.token_endpoint)
         return self._authenticates and (is_plain(self.catalog) or tokens)
 
     @property
     def _authenticates(self) -> bool:
         basic = self.basic_auth is not None and self.basic_auth.complete
-        has_credentials = basic or self._given("bearer_token") or self._given("oauth2_client_id")
+        has_credentials = basic or self._is_set("bearer_token") or self._is_set("oauth2_client_id")
         return has_credentials and self.authentication_type != "NONE"
 
     @property
@@ -184,18 +184,18 @@ class CatalogConnection(Connector):
     def _region(self) -> str | None:
         return self.s3_region or os.environ.get("AWS_REGION")
 
-    def _given(self, name: str) -> bool:
+    def _is_set(self, name: str) -> bool:
         if name == "bearer_token":
             return bool(self.bearer_token or self.token_secret_ref)
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
 
-    def _lacking(self, name: str) -> Iterator[str]:
-        if not self._given(name):
+    def _missing_option(self, name: str) -> Iterator[str]:
+        if not self._is_set(name):
             alias = type(self).model_fields[name].alias
             yield f"{alias} is required: set {alias} or {alias}SecretRef"
 
     def _one_of_two(self, one: str, other: str) -> Iterator[str]:
-        if self._given(one) != self._given(other):
+        if self._is_set(one) != self._is_set(other):
             names = [type(self).model_fields[name].alias for name in (one, other)]
             yield f"{names[0]} and {names[1]} belong together: set both or none"
 
@@ -268,7 +268,7 @@ class CatalogConnection(Connector):
     def _file_properties(self) -> dict[str, str]:
         keys = {"s3.access-key-id": "access_key", "s3.secret-access-key": "secret_access_key"}
         credentials = {
-            key: self._credential(name) for key, name in keys.items() if self._given(name)
+            key: self._credential(name) for key, name in keys.items() if self._is_set(name)
         }
         values = {
             "s3.endpoint": self.store_endpoint,

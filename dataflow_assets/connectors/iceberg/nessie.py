@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.addresses import (
-    given_address,
+    clean_address,
     host_slug,
     slug,
     with_host,
@@ -104,8 +104,8 @@ class NessieConnection(CatalogConnection):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        yield from self._lacking("base_url")
-        if self._given("oauth2_client_id") and not self._given("oauth2_server_uri"):
+        yield from self._missing_option("base_url")
+        if self._is_set("oauth2_client_id") and not self._is_set("oauth2_server_uri"):
             yield ("oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own")
 
     @property
@@ -120,7 +120,7 @@ class NessieConnection(CatalogConnection):
     @property
     def server(self) -> str:
         """The server's address, secrets in place. PermanentError where a Secret has none."""
-        return given_address(self.base_url, "baseURL", _EXAMPLE).rstrip("/")
+        return clean_address(self.base_url, "baseURL", _EXAMPLE).rstrip("/")
 
     @property
     @override

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
+from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.connectors.kafka.consumer_group import KafkaCommitted, KafkaGroup
 from dataflow_assets.connectors.kafka.consumer_groups import KafkaGroups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
@@ -85,10 +85,10 @@ class KafkaBroker:
     def is_denied(self) -> bool:
         """Returns whether the client's login was refused: it would try again by itself."""
         self._hear()
-        return self._complaints.is_denied
+        return self._client_errors.is_denied
 
     @property
-    def _complaints(self) -> Complaints:
+    def _client_errors(self) -> ClientErrors:
         return self._client.complaints
 
     def topic(self, patience: float = PATIENCE) -> Topic:
@@ -241,7 +241,7 @@ class KafkaBroker:
                 f"correct topic{self.probably()}"
             )
         where = f"kafka {self.bootstrap}: {what} {self.name}"
-        return self._complaints.explain(translate(error, where, self._complaints.last))
+        return self._client_errors.explain(translate(error, where, self._client_errors.last))
 
     def probably(self) -> str:
         """The name that was probably meant, for the end of a message: nothing, or a clause."""
@@ -250,7 +250,7 @@ class KafkaBroker:
     def content(self) -> None:
         """The cluster has answered: what the client complained of before is over."""
         self._hear()
-        self._complaints.forget()
+        self._client_errors.forget()
 
     def _hear(self) -> None:
         """Lets the client call back; it keeps its complaints until it is asked."""
@@ -276,7 +276,7 @@ class KafkaBroker:
     def insist(self) -> None:
         """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
         self._hear()
-        if (refusal := self._complaints.refusal()) is not None:
+        if (refusal := self._client_errors.refusal()) is not None:
             raise refusal
 
     def _id(self, asked: Future[Any]) -> Any:

@@ -25,7 +25,7 @@ _HUNG_UP = "brokers are down"  # which is also said where all of them hang up
 _FRAME = re.compile(r"^\w+://\S+?: | \(after \d+ms in state \w+.*\)$")
 
 
-class Complaints:
+class ClientErrors:
     """Errors of one client since it was last answered."""
 
     def __init__(self, cluster: Cluster) -> None:

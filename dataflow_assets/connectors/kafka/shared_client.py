@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
+from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.errors.likely_names import likely
 from dataflow_assets.secrets.tls import warn_unchecked
 
@@ -40,7 +40,7 @@ class KafkaClient:
     _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], KafkaClient]] = WeakValueDictionary()
 
     def __init__(self, cluster: Cluster) -> None:
-        self.complaints = Complaints(cluster)
+        self.complaints = ClientErrors(cluster)
         self.settings = CLIENT | cluster.settings | {"error_cb": self.complaints.hear}
         self.admin = AdminClient(self.settings)
         self._names: tuple[float, tuple[str, ...]] = (-LISTED, ())

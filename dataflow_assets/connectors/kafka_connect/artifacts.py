@@ -111,7 +111,7 @@ def _file(artifact: Artifact) -> Path:
             f"plugins: {where} does not have {jar.coordinate}: correct the "
             f"coordinates or the repository, {by_hand}"
         ) from None
-    except jars.NotGiven as error:
+    except jars.DownloadRefused as error:
         raise TransientError(
             f"plugins: {jar.coordinate} could not be fetched from {where} "
             f"(HTTP {error.status}): {_advice(error.status)}, {by_hand}"

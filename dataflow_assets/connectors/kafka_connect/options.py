@@ -126,27 +126,30 @@ class KafkaConnectSourceOptions(MessageSource):
         Raises:
             PermanentError: the credentials are not a JSON object of texts, or name what is refused.
         """
-        credentials = self._given
+        credentials = self._declared_secrets
         whole = {"name": self.spool_name, **self.config, **credentials}
         if reason := problem(credentials) or _unresolvable(whole, shown_nowhere=credentials):
             raise PermanentError(f"credentials: {reason}")
         return whole
 
     @property
-    def _given(self) -> dict[str, str]:
+    def _declared_secrets(self) -> dict[str, str]:
         return json_texts(self.credentials.get_secret_value()) if self.credentials else {}
 
     @property
     def hidden_values(self) -> frozenset[str]:
         """Values that must be shown nowhere; what references stand for is known in the host."""
-        values = (*self._given.values(), *(self.config[key] for key in self._secret_keys))
+        values = (
+            *self._declared_secrets.values(),
+            *(self.config[key] for key in self._secret_keys),
+        )
         parts = (part for value in values for part in providers.literals(value))
         return frozenset(part for part in parts if is_long_enough(part))
 
     @property
     def hidden_keys(self) -> frozenset[str]:
         """Keys of the configuration whose values must be shown nowhere, whatever they become."""
-        return frozenset((*self._given, *self._secret_keys))
+        return frozenset((*self._declared_secrets, *self._secret_keys))
 
     @property
     def _secret_keys(self) -> list[str]:
@@ -191,7 +194,7 @@ class KafkaConnectSourceOptions(MessageSource):
     def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         yield from super().places_of_secrets()
         with suppress(PermanentError):
-            for _, place in providers.places({**self.config, **self._given}):
+            for _, place in providers.places({**self.config, **self._declared_secrets}):
                 yield "config", place
 
 

@@ -9,7 +9,7 @@ from dataflow_assets.assets import graph
 from dataflow_assets.assets.claims import DRIVES, ERROR
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import AssetNode
-from dataflow_assets.assets.ingest import Ingest, Told
+from dataflow_assets.assets.ingest import Ingest, LaneEvent
 from dataflow_assets.assets.lane_flows import Manifests
 from dataflow_assets.assets.lane_runs import LANE, LOCATION, LaneRuns, wait_for_predecessor
 from dataflow_assets.assets.switches import INGEST
@@ -42,7 +42,7 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
     """
 
     @dg.op(name=OP, out={}, required_resource_keys={"spark"}, description=_DESCRIPTION)
-    def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[Told]:
+    def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[LaneEvent]:
         try:
             yield from _drive(context, config.lane, manifests)
         except Exception as error:
@@ -71,7 +71,7 @@ def lane_request(lane: str) -> dg.RunRequest:
     return dg.RunRequest(job_name=INGEST, run_config=config, tags={LANE: lane})
 
 
-def _drive(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[Told]:
+def _drive(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[LaneEvent]:
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     location = context.run.tags.get(LOCATION, "")

@@ -30,7 +30,7 @@ PATIENCE = 5.0  # seconds in which sinks usually answer
 
 log = logging.getLogger("dataflow")
 
-Found = Positions | DataflowError | None
+Known = Positions | DataflowError | None
 """None where the sink has no checkpoint; an error where there is no mirror and no answer."""
 
 
@@ -40,7 +40,7 @@ class _Look:
 
     manifest: str
     mirror: Any
-    found: Found
+    found: Known
     again: float
 
 
@@ -54,7 +54,7 @@ class Checkpoints:
 
     def positions(
         self, instance: dg.DagsterInstance, nodes: Sequence[AssetNode]
-    ) -> dict[Key, Found]:
+    ) -> dict[Key, Known]:
         with self._lock:
             read = self._mirrors.read(instance, [node.key for node in nodes])
             mirrors = {key: one.checkpoint for key, one in read.items()}
@@ -69,7 +69,7 @@ class Checkpoints:
         with self._lock:
             return self._mirrors.read(instance, [node.key for node in nodes])
 
-    def _find(self, node: AssetNode, mirror: Any) -> Found:
+    def _find(self, node: AssetNode, mirror: Any) -> Known:
         look = self._looks[node.key]
         return look.found if look.mirror == mirror else positions(mirror)
 
@@ -79,7 +79,7 @@ class Checkpoints:
             return True
         return mirror is None  # nothing else says where the branch stands
 
-    def _look(self, node: AssetNode, mirror: Any, answer: Found) -> _Look:
+    def _look(self, node: AssetNode, mirror: Any, answer: Known) -> _Look:
         """A sink that cannot be asked changes nothing: the run that needs it says so."""
         before, wait = self._looks.get(node.key), TRUTH_SECONDS
         if isinstance(answer, DataflowError):
@@ -113,8 +113,8 @@ class _Mirrors:
         return {key: self._known[key] for key in all_keys}
 
 
-def _ask(nodes: Sequence[AssetNode]) -> list[Found]:
-    found: dict[int, Found] = {}
+def _ask(nodes: Sequence[AssetNode]) -> list[Known]:
+    found: dict[int, Known] = {}
     ends: dict[int, tuple[Sink, Target]] = {}
     for number, node in enumerate(nodes):
         end = outcome(partial(_end, node))
@@ -146,7 +146,7 @@ def _peek(
     return dict(zip(asked, peek_all(sinks), strict=True))
 
 
-def _positions(answer: Checkpoint | DataflowError | None) -> Found:
+def _positions(answer: Checkpoint | DataflowError | None) -> Known:
     if answer is None or isinstance(answer, DataflowError):
         return answer
     return answer.positions or None

@@ -29,7 +29,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.location.jobs.flows import Job
 from dataflow_assets.location.jobs.ingest import lane_request
 from dataflow_assets.location.sensors.backoff import Waits
-from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
+from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
 from dataflow_assets.location.sensors.flows import Board, board, suspension
 from dataflow_assets.location.sensors.instances import instance_of, location_name
 from dataflow_assets.location.sensors.returns import flows_to_return
@@ -38,7 +38,7 @@ from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 AT_ONCE = 8  # runs of flows' own that this sensor keeps going
-MOST_TOLD = 20  # flows that have failed, in the text of a tick
+MOST_NAMED = 20  # flows that have failed, in the text of a tick
 LONG_SECONDS = 3600.0  # after which a lane hands over: logs rotate, memory is given back
 
 
@@ -71,20 +71,20 @@ class _Look:
     departures: Mapping[str, Departure]
     failing: set[str] = field(default_factory=set)
     """Flows that try again in their lanes, or that no lane can drive."""
-    said: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     asked: list[dg.RunRequest] = field(default_factory=list)
 
 
 class Location:
     """The flows of a location, and since when each waits for a run of its own."""
 
-    def __init__(self, graph: Graph, told: Board) -> None:
+    def __init__(self, graph: Graph, board: Board) -> None:
         self._nodes: dict[str, list[AssetNode]] = defaultdict(list)
         for node in graph.nodes:
             self._nodes[node.flow.id].append(node)
         self._flows = [nodes[0].flow for nodes in self._nodes.values()]
         self._own_jobs = {job_name(flow) for flow in self._flows}
-        self._told, self._waits = told, Waits()
+        self._board, self._waits = board, Waits()
         self._waiting: dict[str, float] = {}
         self.summary = ""
 
@@ -94,19 +94,19 @@ class Location:
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, name, going(instance), _departures(instance, flows))
-        look.said |= {flow.id: suspension(flow) for flow in flows if flow.suspended}
+        look.texts |= {flow.id: suspension(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
-        self._told.write(look.said)
+        self._board.write(look.texts)
         self.summary = self._summary(look, len(flows))
         return look.asked
 
     def _summary(self, look: _Look, on: int) -> str:
-        names = sorted({*look.departures, *look.failing} & look.said.keys())
+        names = sorted({*look.departures, *look.failing} & look.texts.keys())
         count = f"{on} of {len(self._flows)} flows are switched on, {len(names)} have failed"
-        failed = [f"{name}: {look.said[name]}" for name in names[:MOST_TOLD]]
+        failed = [f"{name}: {look.texts[name]}" for name in names[:MOST_NAMED]]
         more = len(names) - len(failed)
         rest = [f"and {more} more: each flow's sensor says why"] if more else []
         return "\n".join([count, *failed, *rest])
@@ -115,7 +115,7 @@ class Location:
         live, departure = Runs(look.instance, flow, look.known).live(), look.departures.get(flow.id)
         if live is not None:
             why = f"; its last error: {departure.error}" if departure else ""
-            look.said[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}{why}"
+            look.texts[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}{why}"
         return live is not None
 
     def _lanes(self, look: _Look, flows: Sequence[Flow]) -> list[Flow]:
@@ -135,12 +135,12 @@ class Location:
                 if wait.over and len(live) == 1 and due:
                     look.asked.append(lane_request(lane))  # its successor
             elif other := runs.elsewhere():
-                look.said |= dict.fromkeys((flow.id for flow in members), elsewhere(lane, other))
+                look.texts |= dict.fromkeys((flow.id for flow in members), elsewhere(lane, other))
                 look.failing |= {flow.id for flow in members}
             elif wait.over:
                 resting += members
             else:
-                look.said |= {flow.id: f"lane {lane} {wait}" for flow in members}
+                look.texts |= {flow.id: f"lane {lane} {wait}" for flow in members}
         return resting
 
     def _note_driven(
@@ -158,7 +158,7 @@ class Location:
         for flow in members:
             state = states.get(flow.id)
             coming = f"lane {flow.lane} takes it up (run {newest.run_id[:8]})"
-            look.said[flow.id] = f"in lane {flow.lane}, {state}" if state else coming
+            look.texts[flow.id] = f"in lane {flow.lane}, {state}" if state else coming
 
     def _news(self, look: _Look, resting: Sequence[Flow], alone: Sequence[Flow]) -> None:
         """Looks at what nobody drives; a flow that has left its lane is tried all the same."""
@@ -172,7 +172,7 @@ class Location:
             look.asked.append(lane_request(lane))
         for flow in resting:
             if behind[flow.id]:
-                look.said[flow.id] = f"lane {flow.lane} is being started"
+                look.texts[flow.id] = f"lane {flow.lane} is being started"
         due = [flow for flow in alone if self._is_due(look, flow, news[flow.id], behind)]
         look.asked += self._own(look, due, behind)
 
@@ -183,12 +183,12 @@ class Location:
         left = flow.id in look.departures and not isinstance(news, DataflowError)
         return left or bool(behind[flow.id])
 
-    def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
+    def _readers(self, flow: Flow, known: Mapping[Key, Known]) -> tuple[Positions | None, ...]:
         checkpoints_read = [known[node.key] for node in self._nodes[flow.id]]
         return tuple(one for one in checkpoints_read if not isinstance(one, DataflowError))
 
     def _behind(
-        self, look: _Look, flow: Flow, news: News, known: Mapping[Key, Found]
+        self, look: _Look, flow: Flow, news: News, known: Mapping[Key, Known]
     ) -> list[AssetNode]:
         """The branches that have something to read.
 
@@ -198,7 +198,7 @@ class Location:
         errors = [one for one in [*failed, news] if isinstance(one, DataflowError)]
         readable = [n for n in self._nodes[flow.id] if not isinstance(known[n.key], DataflowError)]
         sentences = [f"cannot look for new data: {error}" for error in errors]
-        look.said[flow.id] = mask([*sentences, f"nothing new in {flow.source_address}"][0], [flow])
+        look.texts[flow.id] = mask([*sentences, f"nothing new in {flow.source_address}"][0], [flow])
         if isinstance(news, DataflowError):
             return []
         return [node for node, new in zip(readable, news, strict=True) if new]
@@ -215,13 +215,13 @@ class Location:
             runs, departure = Runs(look.instance, flow), look.departures.get(flow.id)
             wait = self._waits.of(flow.id, flow.version, runs.failures, departure)
             if not wait.over and not wait.without_harm(behind[flow.id]):
-                look.said[flow.id] = str(wait)
+                look.texts[flow.id] = str(wait)
             elif free <= 0:
-                look.said[flow.id] = f"waits for one of {AT_ONCE} places for runs of flows' own"
+                look.texts[flow.id] = f"waits for one of {AT_ONCE} places for runs of flows' own"
             else:
                 free -= 1
                 del self._waiting[flow.id]
-                look.said[flow.id] = "a run of its own is being started"
+                look.texts[flow.id] = "a run of its own is being started"
                 yield dg.RunRequest(job_name=job_name(flow))
 
 

@@ -30,13 +30,13 @@ from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.location.sensors import default_status
-from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
+from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
 from dataflow_assets.location.sensors.instances import instance_of
 from dataflow_assets.location.sensors.sources import sources
 from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 29
-TOLD_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs
+SILENT_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs
 FORGOTTEN = (
     "The sink has no checkpoint although runs have reported one: the flow was reset, or the sink "
     "was restored or rebuilt. The next run begins where a new flow does."
@@ -136,7 +136,7 @@ def _look_at(
     driven = _driven_flows([node.flow for node in nodes], instance)
     readable = []
     for node in nodes:
-        if node.flow.id in driven and time.time() - mirrors[node.key].at < TOLD_SECONDS:
+        if node.flow.id in driven and time.time() - mirrors[node.key].at < SILENT_SECONDS:
             yield node, "skipped: the active run reports its lag"
         elif mirrors[node.key].checkpoint is not None:
             readable.append(node)
@@ -149,7 +149,7 @@ def _look_at(
             yield node, _Seen(lag, positions[node.key] is None)
 
 
-def _positions(found: Found) -> Positions | None:
+def _positions(found: Known) -> Positions | None:
     return None if isinstance(found, DataflowError) else found
 
 

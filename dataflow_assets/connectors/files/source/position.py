@@ -70,7 +70,7 @@ class FilesPosition:
         """This position with what a span adds."""
         return replace(added, read={**self.read, **added.read})
 
-    def lacking(self, other: FilesPosition) -> set[bytes]:
+    def unread_names(self, other: FilesPosition) -> set[bytes]:
         """The files, by the marks of their names, of which the other one has read more."""
         names = {*other.read} - {*self.read}
         begun = mark(other.file)

@@ -120,12 +120,12 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
 
     @override
     def lags(self, partition: str, position: Position | None, end: Position) -> bool:
-        lacking = FilesPosition.parse(position).lacking(FilesPosition.parse(end))
-        if not lacking:
+        unread_names = FilesPosition.parse(position).unread_names(FilesPosition.parse(end))
+        if not unread_names:
             return False
-        if not lacking & self._there.keys():
+        if not unread_names & self._there.keys():
             self._files()  # somebody else may have found them since
-        there = (self._there[name] for name in lacking & self._there.keys())
+        there = (self._there[name] for name in unread_names & self._there.keys())
         return any(fnmatchcase(one.name, self._source.glob) for one in there)
 
     @override

@@ -76,12 +76,12 @@ def _overwrite_some(
     replaced = condition(partitions, _name(table), table.schema())
     stay = others(partitions, replaced)
 
-    def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
+    def rewritten_files(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         again = mixed_files(tasks)
         return rewrite(committer.table, frame.sparkSession, stay, again) if again else []
 
     files, rows = stage(frame, table, Outside(partitions, stay))
-    Replacement(sink, committer, replaced).run(made, files)
+    Replacement(sink, committer, replaced).run(rewritten_files, files)
     return rows
 
 
@@ -96,13 +96,13 @@ def _upsert(
     if rows.groupBy(*map(_quote, key)).count().where("count > 1").limit(1).count():
         raise several_of_one_key(table)
 
-    def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
+    def rewritten_files(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         here = committer.table
         _refuse_loss(here)
         stored = frame_of(here, frame.sparkSession, tasks)
         return stage(_merge(rows, stored, key), here)[0]
 
-    Replacement(sink, committer, AlwaysTrue()).run(made)
+    Replacement(sink, committer, AlwaysTrue()).run(rewritten_files)
     return rows.count()
 
 

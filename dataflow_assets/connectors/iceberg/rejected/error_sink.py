@@ -89,7 +89,7 @@ class IcebergRejected(RejectedRows):
 
     @override
     def prepare(self) -> None:
-        table = self.catalog.table(self.identifier) or self._made()
+        table = self.catalog.table(self.identifier) or self._create_table()
         _layout(self.sink, table)
         if table.metadata.current_snapshot() is None:
             # Not every catalog asserts the absence of a head: two first appends would race.
@@ -131,7 +131,7 @@ class IcebergRejected(RejectedRows):
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
         remove(self.catalog, self.identifier, names)
 
-    def _made(self) -> Table:
+    def _create_table(self) -> Table:
         if not self.sink.auto_create_table:
             raise self._no_table()
         create_table.ensure_namespace(self.catalog, self.sink)

@@ -38,13 +38,13 @@ def project(batch: pa.RecordBatch, file: Schema, schema: Schema, values: Values)
     for column in schema.fields:
         stored = held.get(column.field_id)
         if stored is None:
-            arrays.append(_made_up(column, batch.num_rows, values))
+            arrays.append(_default_column(column, batch.num_rows, values))
         else:
             arrays.append(_cast(batch.column(stored.name), stored.field_type, column.field_type))
     return pa.RecordBatch.from_arrays(arrays, schema=typed_schema(schema))
 
 
-def _made_up(column: ice.NestedField, rows: int, values: Values) -> pa.Array:
+def _default_column(column: ice.NestedField, rows: int, values: Values) -> pa.Array:
     value = values.get(column.field_id, column.initial_default)
     if value is None and column.required:
         raise PermanentError(
@@ -82,7 +82,7 @@ def _struct(array: pa.StructArray, have: ice.StructType, want: ice.StructType) -
     arrays = [
         _cast(held[one.field_id], kinds[one.field_id], one.field_type)
         if one.field_id in held
-        else _made_up(one, len(array), {})
+        else _default_column(one, len(array), {})
         for one in want.fields
     ]
     return struct_of(arrays, list(TRAVELLING.arrow(want)), array.is_null())

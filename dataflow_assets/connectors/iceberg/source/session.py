@@ -63,7 +63,7 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
             else None
         )
         self._files: tuple[SnapshotPosition, tuple[SourceFile, ...]] | None = None
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._table = self._load()
 
     def _load(self) -> Table:
@@ -151,14 +151,14 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         self, table: Table, coming: IcebergAhead, stop: SnapshotPosition | None
     ) -> Iterator[IcebergPiece]:
         for step in coming.steps:
-            if step.note and step.snapshot.snapshot_id not in self._told:
-                self._told.add(step.snapshot.snapshot_id)
+            if step.note and step.snapshot.snapshot_id not in self._reported:
+                self._reported.add(step.snapshot.snapshot_id)
                 log.warning("flow %s: passed over: %s", self._flow, step.note)
             here = stop if stop and stop.scan and stop.same_scan(step.start) else None
             if here is None or step.start.place < here.place:
-                yield IcebergPiece(step.start, self._listed(table, step), here)
+                yield IcebergPiece(step.start, self._files_of(table, step), here)
 
-    def _listed(self, table: Table, step: SnapshotStep) -> tuple[SourceFile, ...]:
+    def _files_of(self, table: Table, step: SnapshotStep) -> tuple[SourceFile, ...]:
         scan = step.start.scan
         if scan is None:
             return ()

@@ -32,13 +32,13 @@ class ForeignWriters:
     """Other writers of one table, each named once in the life of a session."""
 
     def __init__(self) -> None:
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def look(self, table: Table) -> None:
         """Warns of snapshots that are not ours; called on the driver behind each commit."""
         for snapshot in table.metadata.snapshots:
-            if snapshot.snapshot_id not in self._told and not _is_ours(snapshot):
-                self._told.add(snapshot.snapshot_id)
+            if snapshot.snapshot_id not in self._reported and not _is_ours(snapshot):
+                self._reported.add(snapshot.snapshot_id)
                 log.warning(
                     "table %s: snapshot %d of %s was written by another program (%s). Its flow "
                     "must be the only one that writes the table: find that program and stop it",

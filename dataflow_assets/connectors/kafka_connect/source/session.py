@@ -48,8 +48,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
     def __init__(self, source: KafkaConnectSourceOptions) -> None:
         self._source, self._spool = source, Spool(source.spool)
         self._host: HostProcess | None = None
-        self._begun = time.monotonic()
-        self._shown = time.time() - self._begun
+        self._opened_at = time.monotonic()
+        self._shown = time.time() - self._opened_at
         """What the clock that people see has shown then: it may be set while the run goes on."""
         self._furthest = 0
         """Number of the last part that any open branch has."""
@@ -103,7 +103,9 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             return False
         asked_at = visible / 1_000 - self._shown
         if asked_at > time.monotonic():
-            asked_at = self._begun  # an older session has asked, and the clock was set back since
+            asked_at = (
+                self._opened_at
+            )  # an older session has asked, and the clock was set back since
         return self._host.quiet_since(asked_at) >= QUIET
 
     @override

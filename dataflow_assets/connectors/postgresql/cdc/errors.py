@@ -125,7 +125,9 @@ def wrong_level(source: PostgresqlCdcOptions, level: str) -> PermanentError:
     return PermanentError(f"{source.title}: the server's wal_level is {level}: run {_LEVEL}")
 
 
-def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> PermanentError:
+def changes_are_gone(
+    source: PostgresqlCdcOptions, confirmed: object, after: object
+) -> PermanentError:
     """The server would begin later, without a word."""
     return PermanentError(
         f"{source.title} has let go what lies before {confirmed}, and the flow has read up to "

@@ -212,7 +212,7 @@ def former_names(
         As many names as the key has, or none.
     """
     names, most = [*now], len(now) - len(logged)
-    lacking = [0, *accumulate(now.values())]  # before each column
+    missing_before = [0, *accumulate(now.values())]  # before each column
     shifts = _certain_shifts(logged, names)
     least = accumulate((shifts.get(index, 0) for index in range(len(logged))), max)
     backwards = accumulate((shifts.get(index, most) for index in reversed(range(len(logged)))), min)
@@ -220,7 +220,7 @@ def former_names(
     former = {
         names[i + low]: name
         for i, (name, low, high) in enumerate(bounds)
-        if low == high <= lacking[i + low]
+        if low == high <= missing_before[i + low]
     }
     found = [former.get(name, "") for name in key]
     reused = any(before != name and before in now for before, name in zip(found, key, strict=True))

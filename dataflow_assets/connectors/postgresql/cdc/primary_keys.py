@@ -45,7 +45,7 @@ class SeenKeys:
         self._seen: tuple[Lsn, Keys] | None = None
         self._used: tuple[Lsn, Keys] | None = None
         """The last look that a position has come to: of branches, others come to it later."""
-        self._told = set[str]()
+        self._reported = set[str]()
 
     def look(self, link: TextLink, found: Sequence[CdcTable]) -> None:
         """Looks, unless no position has come to where the log was at the last look."""
@@ -68,7 +68,7 @@ class SeenKeys:
     def changed_tables(self, before: Keys) -> Iterator[str]:
         """Tables whose key is another one than was stored, each once."""
         _, keys = self._seen or (None, {})
-        for name in before.keys() & keys.keys() - self._told:
+        for name in before.keys() & keys.keys() - self._reported:
             if before[name] != keys[name]:
-                self._told.add(name)
+                self._reported.add(name)
                 yield name

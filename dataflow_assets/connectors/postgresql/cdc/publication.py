@@ -120,10 +120,10 @@ def _check_operations(
     needed = ["insert", "update", "delete"]
     if source.on_truncate == "fail" or source.envelope_format == "debezium":
         needed.append("truncate")  # else nobody would hear of it
-    lacking = [op for op in needed if not publication[f"pub{op}"]]
-    if lacking:
+    missing = [op for op in needed if not publication[f"pub{op}"]]
+    if missing:
         raise PermanentError(
-            f"publication {source.publication} leaves out {', '.join(lacking)}: run ALTER "
+            f"publication {source.publication} leaves out {', '.join(missing)}: run ALTER "
             f"PUBLICATION {quote(source.publication)} SET (publish = 'insert, update, delete, "
             f"truncate'){missed}"
         )

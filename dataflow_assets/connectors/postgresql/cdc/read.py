@@ -40,7 +40,9 @@ from dataflow_assets.failpoints import reach
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024  # of all tables together
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
-_BEGUN = struct.Struct(">IIqI")  # where the commit record begins, when it was written, the id
+_BEGIN_MESSAGE = struct.Struct(
+    ">IIqI"
+)  # where the commit record begins, when it was written, the id
 _ROWS = frozenset(map(ord, "IUD"))
 
 
@@ -259,5 +261,5 @@ class CdcStream:
 
 
 def _transaction(data: bytes | memoryview) -> CdcTransaction:
-    high, low, committed, xid = _BEGUN.unpack_from(data, HEADER + 1)
+    high, low, committed, xid = _BEGIN_MESSAGE.unpack_from(data, HEADER + 1)
     return CdcTransaction(f"{high:X}/{low:X}", xid, committed)

@@ -147,7 +147,7 @@ def check(source: PostgresqlCdcOptions, slot: Slot | None, after: Lsn) -> Slot:
     if slot is None:
         raise errors.no_slot(source, begun=True)
     if slot.confirmed.value > after.value:
-        raise errors.given_up(source, slot.confirmed, after)
+        raise errors.changes_are_gone(source, slot.confirmed, after)
     return slot
 
 
