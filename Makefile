@@ -69,6 +69,7 @@ test: setup-dev ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers u
 	$(MAKE) --no-print-directory --jobs 2 types lint compiled
 	$(MAKE) --no-print-directory --jobs 2 light heavy
 	$(BIN)/pytest -m alone
+	@$(BIN)/python -m tests.stress.whole_suite --age
 
 light:
 	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"

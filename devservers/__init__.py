@@ -15,6 +15,7 @@ from devservers.kafka import Kafka, ProxiedKafka
 from devservers.keycloak import Keycloak
 from devservers.kinesis import Kinesis
 from devservers.kubernetes import Kubernetes
+from devservers.mariadb import MariaDB
 from devservers.nessie import Nessie
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
@@ -31,6 +32,7 @@ __all__ = [
     "Keycloak",
     "Kinesis",
     "Kubernetes",
+    "MariaDB",
     "Nessie",
     "PostgreSQL",
     "ProxiedKafka",

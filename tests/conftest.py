@@ -172,6 +172,21 @@ def kinesis(servers_folder: Path) -> Iterator[devservers.Kinesis]:
 
 
 @pytest.fixture(scope="session")
+def mariadb(servers_folder: Path) -> Iterator[devservers.MariaDB]:
+    """A server of this session's own: it starts in two seconds."""
+    yield from _own(devservers.MariaDB(servers_folder / "mariadb"))
+
+
+@pytest.fixture
+def mysql_database(mariadb: devservers.MariaDB) -> Iterator[str]:
+    """The name of a fresh database of MariaDB; dropped after the test."""
+    name = _fresh("d")
+    mariadb.execute(f"CREATE DATABASE {name}")
+    yield name
+    mariadb.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture(scope="session")
 def apicurio(servers_folder: Path) -> Iterator[devservers.Apicurio]:
     """A registry of this session's own: few tests need one, and those run in one process."""
     yield from _own(devservers.Apicurio(servers_folder / "apicurio"))

@@ -85,6 +85,12 @@ def _database(own: Own) -> str:
     return name
 
 
+def _mysql_database(own: Own) -> str:
+    name = _name()
+    own.getfixturevalue("mariadb").execute(f"CREATE DATABASE {name}")
+    return name
+
+
 def _catalog(own: Own) -> Any:
     from pyiceberg.catalog import load_catalog
 
@@ -123,6 +129,7 @@ _SHARED: dict[str, Callable[[Own], Any]] = {
     "kinesis": lambda own: own.server(devservers.Kinesis, "kinesis"),
     "apicurio": lambda own: own.server(devservers.Apicurio, "apicurio"),
     "postgresql": lambda own: own.server(devservers.PostgreSQL, "postgresql"),
+    "mariadb": lambda own: own.server(devservers.MariaDB, "mariadb"),
     "seaweedfs": lambda own: own.server(devservers.SeaweedFS, "seaweedfs"),
     "clickhouse": lambda own: own.server(devservers.ClickHouse, "clickhouse"),
     "nessie": lambda own: own.server(
@@ -142,6 +149,7 @@ _SHARED: dict[str, Callable[[Own], Any]] = {
 _FRESH: dict[str, Callable[[Own], Any]] = {
     "schema": _schema,
     "database": _database,
+    "mysql_database": _mysql_database,
     "namespace": _namespace,
     "nessie_namespace": _nessie_namespace,
     "trino_schema": _trino_schema,

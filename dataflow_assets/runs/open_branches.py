@@ -15,7 +15,7 @@ from dataflow_assets.runs.create_table import make_ahead
 from dataflow_assets.runs.request import Request
 from dataflow_assets.runs.retries import RunProgress
 from dataflow_assets.runs.start_positions import check_again, check_opened, settle
-from dataflow_assets.sdk.checkpoint import taken_over
+from dataflow_assets.sdk.sink.decide import taken_over
 
 
 def open_branches(

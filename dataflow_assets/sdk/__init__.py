@@ -9,10 +9,10 @@ Who calls what, where (on the driver or in a task) and how often:
 | that session | `sql_table.PolledSqlTable`, in the SQL of a `SqlDialect` | driver | each question |
 | the pass | `polling.PolledSource.batches`, which calls `read` | task | each part |
 | `read` | `sql_table.PolledSqlSource.describe`, `fetch` | task | each part |
-| the pass | `slice_writer.SliceTransaction.write`, then `close` | task | each chunk; each slice |
+| the pass | `sink.slice_commit.SliceWriter.write`, then `close` | task | each chunk; each slice |
 | the writer | the shapes of `raw_rows` | task | each record |
 | the writer | `key_folding`: the last row of each key | task | each batch of upserts |
-| the writer | `rejected_records.settle` | task | each slice, before its commit |
+| a `SliceStore` | `rejected_records.settle` | task | each slice, before its commit |
 | a replay | `rejected_records.entry` or `sql_table.rejected.entries_of` | driver | each look |
 | the IO manager | `table_frames.FrameSink.frames` | driver | each table of a user's asset |
 | the maintenance job | `maintenance.Maintained.maintain` | driver | each table |

@@ -17,8 +17,9 @@ from dataflow_assets import registry
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.connectors import EXAMPLES, example
 from dataflow_assets.testing import choose
+from tests.flows import SYSTEMS
 from tests.matrix.test_matrix import run
-from tests.systems import SYSTEMS, Change, Config, Row, System
+from tests.systems import Change, Config, Row, System
 
 NAMED = sorted(path.name for path in EXAMPLES.glob("*-to-*.yaml"))
 ROWS = 20

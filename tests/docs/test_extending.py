@@ -105,8 +105,10 @@ def test_the_modules_of_the_page_are_those_of_memory() -> None:
 
 def test_what_the_page_names_is_there() -> None:
     text = CONNECTOR.read_text()
-    code = "\n".join(path.read_text() for path in MEMORY.rglob("*.py"))
-    for name, method in re.findall(r"`(Memory\w+|\w+Session|\w+Writer)\.?(\w*)`", text):
+    shared = MEMORY.parents[1] / "sdk" / "sink"
+    files = [*MEMORY.rglob("*.py"), *shared.rglob("*.py")]
+    code = "\n".join(path.read_text() for path in files)
+    for name, method in re.findall(r"`(Memory\w+|\w+Session|Slice\w+)\.?(\w*)`", text):
         assert f"class {name}(" in code
         assert f"def {method}" in code
 

@@ -20,10 +20,13 @@ from ruamel.yaml import YAML
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 from tests import ROOT
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.nessie.system import Nessie
+from tests.connectors.trino.system import Trino
 from tests.docs.test_examples import End, placed
 from tests.manifests.test_seeds import REFUSED, SEEDS
 from tests.matrix.test_matrix import run
-from tests.systems import Change, Iceberg, Nessie, Row, Trino
+from tests.systems import Change, Row
 
 HERE = (
     "clickhouse-to-clickhouse.yaml",

@@ -23,7 +23,10 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.manifests.load import load
 from tests import arrivals
 from tests.connectors.files import driver
-from tests.systems import Config, Files, Fixtures, Iceberg, Postgresql
+from tests.connectors.files.system import Files
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.postgresql.system import Postgresql
+from tests.systems import Config, Fixtures
 
 KEYS = 50  # of a source whose rows change
 Row = tuple[int, int, str]

@@ -34,7 +34,7 @@ from devservers.demo.orders import KAFKA
 from devservers.demo.shop import COUNTRIES, CUSTOMERS
 from devservers.demo.topics import CLICKHOUSE, SEAWEEDFS
 from tests import ROOT
-from tests.languages.flink.files import messages
+from tests.languages.sql.files import messages
 
 OF_LAKE = (SECURE_KAFKA, APICURIO, NESSIE, TRINO)
 SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK, *OF_LAKE)

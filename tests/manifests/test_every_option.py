@@ -33,7 +33,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Hint, Refused, Spec, marks
 from tests import ROOT
-from tests.languages.connect_sink import files as connect_files
+from tests.languages.connect import files as connect_files
 from tests.stress.fuzz_manifests import NEIGHBOURS
 
 ENGINE = ROOT / "dataflow_assets"

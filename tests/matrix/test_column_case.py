@@ -15,8 +15,10 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
+from tests.connectors.postgresql.system import Postgresql
+from tests.flows import SYSTEMS, manifest, messages
 from tests.matrix.test_matrix import ordered, run, upsert_of
-from tests.systems import SYSTEMS, Change, Config, Postgresql, Row, manifest, messages
+from tests.systems import Change, Config, Row
 
 SINKS = [name for name, one in registry.sinks().items() if "column_names" in one.model_fields]
 

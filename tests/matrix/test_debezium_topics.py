@@ -15,7 +15,9 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.testing import choose
-from tests.systems import SYSTEMS, Kafka, Row, made_by, manifest
+from tests.connectors.kafka.system import Kafka
+from tests.flows import SYSTEMS, made_by, manifest
+from tests.systems import Row
 
 ABSENT = "__debezium_unavailable_value"
 FIELDS = [

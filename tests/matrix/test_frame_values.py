@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.spark.errors import task_failure
+from tests.flows import SYSTEMS
 from tests.frames import local_frame
 from tests.matrix.frame_types import PAIRS, Pair
 from tests.matrix.typed_tables import SHAPES, Shape, make, plain, stored
 from tests.matrix.types import TABLES
-from tests.systems import SYSTEMS, Config, System
+from tests.systems import Config, System
 
 
 def frame_type(given: pa.DataType, shape: str) -> pa.DataType:

@@ -16,7 +16,8 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.testing import choose
-from tests.systems import SYSTEMS, Change, Config, Row, System, made_by, manifest, state
+from tests.flows import SYSTEMS, made_by, manifest
+from tests.systems import Change, Config, Row, System, state
 
 PAIRS = [(source, sink) for source in registry.sources() for sink in registry.sinks()]
 _PAIRS = zip(cycle(registry.sources()), cycle(registry.sinks()), strict=True)

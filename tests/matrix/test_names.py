@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.flows import SYSTEMS, made_by, manifest
 from tests.matrix.test_matrix import PAIRS, ordered, run, upsert_of
-from tests.systems import SYSTEMS, Change, Clickhouse, Row, made_by, manifest, state
+from tests.systems import Change, Row, state
 
 BATCHES = ("_offset", "_n", "_op", "_absent", "_refused", "_unknown", "_at", "_place", "#place")
 MESSAGES = ("body", "key", "value", "headers", "timestamp", "metadata", "only", "of", "ordinal")

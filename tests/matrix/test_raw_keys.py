@@ -15,8 +15,10 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.runs.request import Start
 from dataflow_assets.testing import choose
+from tests.connectors.kafka.system import Kafka
 from tests.drained import drained
-from tests.systems import SYSTEMS, Change, Config, Kafka, Row, System
+from tests.flows import SYSTEMS
+from tests.systems import Change, Config, Row, System
 
 SINKS = ("postgresql", "clickhouse", "iceberg", pytest.param("trino", marks=pytest.mark.full))
 CHANGES = [

@@ -14,8 +14,10 @@ from dataflow_assets import registry
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.testing import choose
+from tests.connectors.kafka.system import Kafka
+from tests.flows import SYSTEMS, made_by, manifest
 from tests.matrix.test_matrix import run
-from tests.systems import SYSTEMS, Change, Config, Kafka, Row, System, made_by, manifest
+from tests.systems import Change, Config, Row, System
 
 SINKS = [name for name, sink in registry.sinks().items() if issubclass(sink, RawSink)]
 SOURCES = [name for name in registry.sources() if not name.startswith("memory-")]

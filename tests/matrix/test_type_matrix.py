@@ -29,8 +29,9 @@ from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.types import tables
 from dataflow_assets.testing import choose
+from tests.flows import SYSTEMS, made_by, manifest
 from tests.matrix.test_matrix import run
-from tests.systems import SYSTEMS, Config, System, made_by, manifest
+from tests.systems import Config, System
 
 UUID = "9b155af0-0f06-4d56-a294-3d90a9f0a63d"
 STAMP = "2020-02-29T12:00:00.123456Z"

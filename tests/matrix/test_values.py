@@ -19,10 +19,11 @@ from dataflow_assets.connectors.trino.encode import lines
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
+from tests.flows import SYSTEMS, manifest, messages
 from tests.matrix.test_matrix import run
 from tests.matrix.typed_tables import SHAPES, make, stored
 from tests.matrix.types import KINDS, REJECTED, TABLES, TRINO, Case
-from tests.systems import SYSTEMS, Config, manifest, messages
+from tests.systems import Config
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     Store,
 )
-from dataflow_assets.connectors.memory.sink.writer import SliceWriter
+from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore
 from dataflow_assets.contracts import (
     Chunk,
     Limit,
@@ -37,6 +37,7 @@ from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned, run
 from dataflow_assets.micro_batch.tasks import JobDied, collect, numbers
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.spark.errors import sentence
 from tests.in_process import Frame, Session
 
@@ -66,7 +67,7 @@ class Failing(MemorySliceSink):
     method: ClassVar[str]
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        return FailingWriter(self, ticket, piece)
+        return FailingWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
 
 
 class FailingWriter(SliceWriter):

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
-from dataflow_assets.connectors.memory.sink.writer import SliceWriter
+from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore
 from dataflow_assets.contracts import (
     Chunk,
     Limit,
@@ -48,6 +48,7 @@ from dataflow_assets.micro_batch.job import (
     run,
     run_in_one_task,
 )
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from tests.in_process import Session
 
 
@@ -104,7 +105,7 @@ class RefusingWriter(SliceWriter):
 
 class Refusing(MemorySliceSink):
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        return RefusingWriter(self, ticket, piece)
+        return RefusingWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
 
 
 class Upserting(MemorySliceSink):

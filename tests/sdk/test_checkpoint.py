@@ -25,8 +25,7 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
-from dataflow_assets.sdk.branch_state import BranchState, check_owner
-from dataflow_assets.sdk.checkpoint import (
+from dataflow_assets.sdk.sink.decide import (
     advance,
     check_planned,
     check_recorded,
@@ -37,7 +36,8 @@ from dataflow_assets.sdk.checkpoint import (
     unknown_starts,
     without_covered,
 )
-from dataflow_assets.sdk.stored_session import complete
+from dataflow_assets.sdk.sink.session import complete
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.statuses import statuses
 from dataflow_assets.testing import choose
 from tests.drained import drain_apart, drained
-from tests.systems import SYSTEMS, Change, Config, System
+from tests.flows import SYSTEMS
+from tests.systems import Change, Config, System
 
 EACH = 1_000  # rows of the answer for each row of the table
 QUERIES = {

@@ -13,7 +13,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.redaction import mask
 from dataflow_assets.secrets import Secrets, VariableRef
 from tests.languages.justone.test_reader import CONNECTOR, WORKER
-from tests.languages.singlestore.files import CLASS, TARGET
+from tests.languages.pipelines.files import CLASS, TARGET
 
 VARIABLE = "DATAFLOW_SECRET__OTHER__PG__PASSWORD"
 SAID = (

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.contracts import Target
-from tests.languages.flink.files import Sent, Sql
+from tests.languages.sql.files import Sent, Sql
 from tests.stored.stores import hidden, shown
 from tests.stored.topics import Kafka, topic_id
 

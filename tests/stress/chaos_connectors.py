@@ -19,10 +19,11 @@ import devservers
 from tests import arrivals
 from tests.connectors.kafka_connect import debezium
 from tests.connectors.kafka_connect.driver import mirroring, plugins, source
+from tests.connectors.kinesis.system import Kinesis
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import HOSTED, PAUSES
 from tests.stress.chaos_targets import Postgresql
-from tests.systems import Change, Config, Fixtures, Kinesis, System
+from tests.systems import Change, Config, Fixtures, System
 
 COLUMNS = ("id", "n", "name", "price")
 KILLED = ("driver", "worker", "spark", "database", "driver + worker", "driver + database")

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import psycopg
 
+from tests.connectors.clickhouse.system import Clickhouse
 from tests.stress.chaos_model import KEYS, PARTITIONS, Model, Verdict
 from tests.stress.chaos_targets import ClickhouseTarget, Postgresql, Target
-from tests.systems import Change, Clickhouse, Config, Fixtures, Row
+from tests.systems import Change, Config, Fixtures, Row
 
 POISON = 0.03  # of all records
 KILLED = ("driver", "worker", "broker", "database", "driver + worker", "driver + database")

@@ -13,7 +13,8 @@ import devservers
 from dataflow_assets.formats.avro_encoder import AvroEncoder
 from dataflow_assets.formats.registry_client import RegistryClient
 from devservers.secure_kafka import USERS
-from tests.systems import Change, Config, Fixtures, Kafka
+from tests.connectors.kafka.system import Kafka
+from tests.systems import Change, Config, Fixtures
 
 SCHEMA = {
     "type": "record",

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dataflow_assets.languages.sql.state.manifest import VIEW, position_of
+from tests.connectors.kafka.system import Kafka
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import KINDS
 from tests.stress.chaos_model import Model, Verdict
-from tests.systems import Change, Config, Fixtures, Kafka, Row
+from tests.systems import Change, Config, Fixtures, Row
 
 GROUPS, MOST = 7, 3
 TIMES = 8

@@ -15,22 +15,16 @@ from typing import Any, ClassVar
 
 from dataflow_assets import registry
 from tests import arrivals
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.files.system import Files
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.kafka.system import Kafka
+from tests.connectors.postgresql.system import Postgresql as PostgresqlSystem
+from tests.flows import SYSTEMS, manifest
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Model, Verdict
 from tests.stress.chaos_secured import MutualTls, ScramAvro
-from tests.systems import (
-    SYSTEMS,
-    Change,
-    Clickhouse,
-    Config,
-    Files,
-    Fixtures,
-    Iceberg,
-    Kafka,
-    System,
-    manifest,
-)
-from tests.systems import Postgresql as PostgresqlSystem
+from tests.systems import Change, Config, Fixtures, System
 
 BATCH = 100  # records of a slice
 

@@ -11,10 +11,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.postgresql.system import Postgresql as PostgresqlSystem
+from tests.flows import SYSTEMS, manifest
 from tests.stress.chaos_modes import TARGETS
 from tests.stress.chaos_targets import Target
-from tests.systems import SYSTEMS, Clickhouse, Config, Fixtures, Iceberg, Row, System, manifest
-from tests.systems import Postgresql as PostgresqlSystem
+from tests.systems import Config, Fixtures, Row, System
 
 KEYS = 500
 NAMES = ("id", "n", "name", "updated_at")

@@ -7,6 +7,7 @@ docs/evidence/test-all.md.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from tests import ROOT
 from tests.stress.fuzz import commit
 
 RESULT = ROOT / "docs/evidence/test-all.md"
+FRESH_COMMITS = 500
 PAGE = """# The whole suite
 
 {date}, commit {head}, by `make test-all`: {tests} tests in {minutes:.0f} minutes on {cores} cores,
@@ -83,11 +85,28 @@ def _lines(cases: list[Case]) -> Iterator[str]:
         yield f"| {folder} | {len(ran)} | {sum(case.seconds for case in ran):.0f} |"
 
 
+def age(text: str, folder: Path) -> str:
+    """Says how old the page with this text is, where it is too old to be trusted."""
+    head = re.findall(r"commit (\w+)", text)[0]
+    command = ["git", "rev-list", "--count", f"{head}..HEAD"]
+    counted = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if counted.returncode != 0:
+        return f"{RESULT.name} is of commit {head}, which this clone does not have"
+    commits = int(counted.stdout)
+    if commits <= FRESH_COMMITS:
+        return ""
+    return f"{RESULT.name} is {commits} commits old (commit {head}): run `make test-all`"
+
+
 def main() -> None:
     """Runs everything, writes the result down, and fails when a test did."""
     parser = argparse.ArgumentParser(prog="python -m tests.stress.whole_suite", description=__doc__)
     parser.add_argument("--testers", type=int, default=3, help="tests that run at a time")
+    parser.add_argument("--age", action="store_true", help="say only whether the page is too old")
     given = parser.parse_args()
+    if given.age:
+        sys.stdout.write(age(RESULT.read_text(encoding="utf-8"), ROOT) + "\n")
+        return
     head, began = commit(), time.monotonic()
     together = ["--numprocesses", str(given.testers), "--dist", "worksteal"]
     in_groups = ["--numprocesses", "2", "--dist", "loadgroup"]

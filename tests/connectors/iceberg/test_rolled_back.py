@@ -20,7 +20,8 @@ from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.testing import choose
 from tests.connectors.iceberg.driver import MakeSink, opened, pump
-from tests.systems import Iceberg, manifest, messages
+from tests.connectors.iceberg.system import Iceberg
+from tests.flows import manifest, messages
 
 
 class Filled:

@@ -23,10 +23,12 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
 from dataflow_assets.testing import choose
+from tests.connectors.kafka.system import Kafka
 from tests.connectors.kafka.topics import committed
+from tests.connectors.postgresql.system import Postgresql
+from tests.flows import manifest
 from tests.formats.avro_messages import ORDER, written
 from tests.matrix.test_matrix import run
-from tests.systems import Kafka, Postgresql, manifest
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 500_000, UTC)
 SCHEMA = json.dumps(ORDER)

@@ -19,12 +19,13 @@ from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 from devservers.certificates import Authority
+from tests.connectors.kafka.system import Kafka
 from tests.connectors.kafka.test_avro import ROWS, Avro
 from tests.connectors.kafka.topics import committed
+from tests.flows import manifest
 from tests.formats.avro_messages import ORDER, headed, record, written
 from tests.formats.registry_front import basic, front
 from tests.matrix.test_matrix import run
-from tests.systems import Kafka, manifest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 

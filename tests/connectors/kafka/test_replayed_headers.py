@@ -23,7 +23,7 @@ from dataflow_assets.runs.replay import replay
 from dataflow_assets.testing import choose
 from tests.connectors.kafka.topics import committed
 from tests.drained import drained
-from tests.systems import manifest
+from tests.flows import manifest
 
 HEADERS: list[tuple[str, str | bytes | None]] = [
     ("x", b"1"),

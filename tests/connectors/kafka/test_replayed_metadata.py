@@ -18,8 +18,11 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
 from dataflow_assets.testing import choose
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.postgresql.system import Postgresql
 from tests.drained import drained
-from tests.systems import SYSTEMS, Clickhouse, Config, Postgresql, System, manifest
+from tests.flows import SYSTEMS, manifest
+from tests.systems import Config, System
 
 COLUMNS = {
     "postgresql": ("bigint", "text"),

@@ -26,7 +26,7 @@ from tests.connectors.kinesis.aggregate import MAGIC, UserRecord, aggregate, sea
 from tests.connectors.kinesis.driver import SHARDS, Stream
 from tests.connectors.kinesis.test_source import Reader
 from tests.drained import drain_file
-from tests.systems import manifest
+from tests.flows import manifest
 
 LOW, HIGH = 5, (1 << 128) - 5  # hash keys of the first and of the last shard
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
+from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlSliceStore
 from dataflow_assets.contracts import OP, OffsetSlice, Rejection, Span
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk import refused_rows
@@ -272,15 +272,15 @@ def test_a_table_altered_before_the_commit_stores_nothing(
 ) -> None:
     """After the look at the beginning of the slice, and before its rows lock the table."""
     place.run("CREATE TABLE orders (id bigint, a bigint)")
-    altered = PostgresqlWriter._lock
+    altered = PostgresqlSliceStore._lock
 
-    def locked(writer: PostgresqlWriter, link: Any) -> Any:
+    def locked(writer: PostgresqlSliceStore, link: Any) -> Any:
         found = altered(writer, link)
         place.run("ALTER TABLE orders ALTER a TYPE double precision")
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(PostgresqlWriter, "_lock", locked)
+        patched.setattr(PostgresqlSliceStore, "_lock", locked)
         with pytest.raises(TransientError, match="was altered while the flow ran"):
             store(place.sink(), [{"id": 1, "a": 2}])
     assert place.rows() == []

@@ -15,8 +15,11 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.router import Router
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.nessie.system import Nessie
 from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
-from tests.systems import Clickhouse, Iceberg, Nessie, System
+from tests.systems import System
 
 ADD = {"schemaChanges": "add"}
 CHANGE = """

@@ -12,8 +12,11 @@ from dataflow_assets.connectors.postgresql.cdc.changes import CdcChanged
 from dataflow_assets.connectors.postgresql.cdc.envelope import CdcTransaction
 from dataflow_assets.connectors.postgresql.cdc.layout import CdcLayout
 from dataflow_assets.contracts import DELETE, INSERT, OP, Limit
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.kafka.system import Kafka
 from tests.connectors.postgresql.followed import Elsewhere, Followed, tuples
-from tests.systems import Clickhouse, Iceberg, Kafka, System
+from tests.systems import System
 
 AUTO = {"autoCreateTable": True}
 KEYS = {

@@ -10,8 +10,8 @@ import pytest
 from dataflow_assets import registry
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import PermanentError
+from tests.connectors.clickhouse.system import Clickhouse
 from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
-from tests.systems import Clickhouse
 
 MADE = """
 CREATE TABLE target (id Int32, name String, _version UInt64, _deleted UInt8)

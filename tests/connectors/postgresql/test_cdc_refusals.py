@@ -34,8 +34,12 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.request import Start
 from dataflow_assets.transforms.router import Router
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.kafka.system import Kafka
 from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
-from tests.systems import Clickhouse, Iceberg, Kafka, Postgresql, System
+from tests.connectors.postgresql.system import Postgresql
+from tests.systems import System
 
 KEYED = "id int PRIMARY KEY, name text"
 

@@ -15,18 +15,16 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.router import Router
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.files.system import Files
+from tests.connectors.iceberg.system import Iceberg
+from tests.connectors.kafka.system import Kafka
+from tests.connectors.nessie.system import Nessie
 from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
-from tests.systems import (
-    Clickhouse,
-    Files,
-    Iceberg,
-    Kafka,
-    Nessie,
-    Postgresql,
-    System,
-    Trino,
-    made_by,
-)
+from tests.connectors.postgresql.system import Postgresql
+from tests.connectors.trino.system import Trino
+from tests.flows import made_by
+from tests.systems import System
 
 CHANGES = """
 UPDATE source SET name = 'A', price = NULL WHERE id = 1;

@@ -14,8 +14,10 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 from dataflow_assets.transforms.snake_case import SnakeCase
 from dataflow_assets.transforms.validate import Validate
+from tests.connectors.clickhouse.system import Clickhouse
+from tests.connectors.kafka.system import Kafka
 from tests.connectors.postgresql.followed import Elsewhere, Followed
-from tests.systems import Clickhouse, Config, Kafka, System
+from tests.systems import Config, System
 
 LARGE = "(SELECT string_agg(md5(i::text || '{seed}'), '') FROM generate_series(1, 300) i)"
 COLUMNS = (

@@ -33,8 +33,8 @@ from dataflow_assets.sdk.sql_table.rejected import error_row
 from dataflow_assets.spec import hints
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute, opened
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

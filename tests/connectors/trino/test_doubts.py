@@ -37,8 +37,8 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute, left_open, stored
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -21,8 +21,8 @@ from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.spec import hints
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
+from tests.flows import manifest
 from tests.matrix.test_matrix import run
-from tests.systems import manifest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

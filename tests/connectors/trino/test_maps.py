@@ -23,8 +23,8 @@ from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 DAY, UUID = "2020-02-29", "9b155af0-0f06-4d56-a294-3d90a9f0a63d"
 KINDS: dict[str, tuple[Any, str, list[Any]]] = {

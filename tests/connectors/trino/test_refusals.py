@@ -28,8 +28,8 @@ from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -39,8 +39,8 @@ from dataflow_assets.errors import PermanentError, Stopped
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 from tests.connectors.trino.driver import execute
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 BROKEN = TrinoFailure("the value is out of range", "NUMERIC_VALUE_OUT_OF_RANGE", "USER_ERROR")
 OPEN = TrinoFailure("something is wrong", "SOMETHING_NEW", "USER_ERROR")

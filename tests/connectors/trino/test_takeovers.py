@@ -28,12 +28,12 @@ from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, T
 from dataflow_assets.errors import DataflowError, PermanentError, TakenOver
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.sdk.branch_state import BranchState, check_owner
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 from dataflow_assets.testing import choose
 from tests.connectors.trino import driver
 from tests.connectors.trino.driver import execute
+from tests.flows import manifest, messages
 from tests.matrix.test_matrix import run
-from tests.systems import manifest, messages
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

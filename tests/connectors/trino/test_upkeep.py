@@ -16,7 +16,7 @@ from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import checkpoint_upkeep, stage
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.contracts import OffsetSlice, Receipt, Run, Span, Target, Totals
-from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.sink.state import BranchState
 from tests.connectors.iceberg.driver import SOURCE
 from tests.connectors.trino.driver import execute, opened, stored
 

@@ -28,7 +28,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import read_together
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
 
 _TRIES = 50
 

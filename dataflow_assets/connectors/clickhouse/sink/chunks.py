@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 )
 from dataflow_assets.contracts import OffsetSlice, PartSlice, Position, Slice, Totals, utc_now
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 )
 from dataflow_assets.contracts import OffsetSlice, Position, Receipt, Span, Totals, utc_now
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, gaps, is_covered
+from dataflow_assets.sdk.sink.decide import check_planned, gaps, is_covered
 
 
 def state_after(

@@ -28,7 +28,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import Outdated, PermanentError
-from dataflow_assets.sdk.checkpoint import intent_of, unknown_starts
+from dataflow_assets.sdk.sink.decide import intent_of, unknown_starts
 
 _SHARE = 0.9  # of the window: other INSERTs go on while a chunk is read again
 

@@ -47,8 +47,8 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import check_begun
 from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.sink.decide import check_begun
 
 log = logging.getLogger(__name__)
 

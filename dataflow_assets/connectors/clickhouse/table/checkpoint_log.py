@@ -35,8 +35,8 @@ import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.checkpoint import resume
+from dataflow_assets.sdk.sink.decide import resume
+from dataflow_assets.sdk.sink.state import BranchState
 
 HEAD, CHUNK, WHOLE, DONE = "head", "chunk", "whole", "done"
 Key = tuple[str | int, ...]

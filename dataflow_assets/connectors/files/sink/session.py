@@ -35,11 +35,11 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.stored_session import StateChange, StoredSession
+from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession
+from dataflow_assets.sdk.sink.state import BranchState
 
 
-class FilesSinkSession(StoredSession):
+class FilesSinkSession(TransactionalSession):
     """The state is a version of the log that only one driver can make."""
 
     _sink: FilesSinkOptions

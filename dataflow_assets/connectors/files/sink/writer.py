@@ -35,9 +35,9 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.record import NotJson, parse
-from dataflow_assets.sdk.branch_state import check_owner
-from dataflow_assets.sdk.checkpoint import without_covered
 from dataflow_assets.sdk.rejected_records import error_record, settle
+from dataflow_assets.sdk.sink.decide import without_covered
+from dataflow_assets.sdk.sink.state import check_owner
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 

@@ -27,8 +27,8 @@ from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChan
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.stored_session import StateChange
+from dataflow_assets.sdk.sink.session import StateChange
+from dataflow_assets.sdk.sink.state import BranchState
 
 
 class CheckpointProperty:

@@ -39,14 +39,14 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.stored_session import StateChange, StoredSession, complete
+from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession, complete
+from dataflow_assets.sdk.sink.state import BranchState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSinkSession(StoredSession, AddsColumns, CountsRows, StagesWithSpark):
+class IcebergSinkSession(TransactionalSession, AddsColumns, CountsRows, StagesWithSpark):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     _sink: TableSinkOptions

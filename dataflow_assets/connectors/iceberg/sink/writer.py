@@ -37,8 +37,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import arm, reach
-from dataflow_assets.sdk.checkpoint import without_covered
 from dataflow_assets.sdk.rejected_records import settle
+from dataflow_assets.sdk.sink.decide import without_covered
 
 
 @dataclass(frozen=True)

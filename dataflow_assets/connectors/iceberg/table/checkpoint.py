@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     Target,
     Totals,
 )
-from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.sink.state import BranchState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

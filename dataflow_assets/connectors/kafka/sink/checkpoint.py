@@ -23,7 +23,7 @@ from dataflow_assets.connectors.kafka.sink.last_record import Last, Readers
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
 
 Record = TypeVar("Record")
 

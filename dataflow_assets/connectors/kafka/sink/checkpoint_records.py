@@ -36,7 +36,7 @@ from dataflow_assets.contracts import (
     next_reading,
 )
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.sink.state import BranchState
 
 HEAD = b"head"
 FAMILY = "dataflow.checkpoints."

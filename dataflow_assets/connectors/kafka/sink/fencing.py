@@ -38,7 +38,7 @@ from dataflow_assets.contracts import (
     Totals,
     utc_now,
 )
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,7 @@ class Claim:
     def checkpoint(self) -> PartitionCheckpoint | None:
         return self.stored.current.get(self.piece.partition)
 
-    def move(self, position: Position, epoch: int, counted: Totals) -> Claim:
+    def move(self, position: Position, epoch: int, counted: Totals) -> PartitionCheckpoint:
         head, old = self.stored.head, self.checkpoint
         totals = (old.totals if old else Totals()) + counted
-        checkpoint = PartitionCheckpoint(
-            head.generation, position, head.serial, epoch, totals, utc_now()
-        )
-        return Claim(self.piece, KafkaStored(head, {self.piece.partition: checkpoint}))
+        return PartitionCheckpoint(head.generation, position, head.serial, epoch, totals, utc_now())

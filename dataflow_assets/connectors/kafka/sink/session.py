@@ -47,7 +47,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.sink.decide import check_begun, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 

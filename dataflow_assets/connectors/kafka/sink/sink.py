@@ -18,6 +18,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class KafkaSink(KafkaSinkOptions):
@@ -56,9 +57,9 @@ class KafkaSink(KafkaSinkOptions):
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        from dataflow_assets.connectors.kafka.sink.writer import KafkaWriter
+        from dataflow_assets.connectors.kafka.sink.writer import KafkaSliceStore
 
-        return KafkaWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, KafkaSliceStore(self, ticket, piece))
 
     @override
     def error_store(self) -> ErrorStore:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
-from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
@@ -27,8 +27,8 @@ from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import (
     REPLAY,
+    Chunk,
     ErrorRecord,
-    Position,
     Rejection,
     Sent,
     Slice,
@@ -36,19 +36,17 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.rejected_records import error_record, settle
-from dataflow_assets.sdk.slice_writer import SliceTransaction
+from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore
 
 _BATCH = 1_000_000  # bytes of a batch of records, where the topic takes as many
 
 
-class KafkaWriter(SliceTransaction):
+class KafkaSliceStore(SliceStore):
     """One slice in one transaction of one producer, that of its source partition."""
 
-    loading: ClassVar = "kafka.produce"
-
     def __init__(self, sink: KafkaSinkOptions, ticket: Ticket, piece: Slice) -> None:
-        super().__init__(ticket, piece)
-        self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
+        self._sink, self._ticket, self._piece = sink, ticket, piece
+        self._target, self._cluster = ticket.target, sink.cluster()
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic, sink.topic))
         self._routing = self._make_routing(ticket)
@@ -61,58 +59,47 @@ class KafkaWriter(SliceTransaction):
         return Routing(self._sink, rules, ticket.schema, replays=replays)
 
     @override
-    def begin(self) -> None:
+    def begin(self) -> SliceCommit | None:
         name = producer_of(self._target, self._piece.partition)
         self._producer = KafkaTransaction(self._cluster, name, self._settings())
         self._claim = Claim.read(self._side_topic, self._ticket, self._piece)
         self._check_topic(self._claim)
         self._producer.begin()
+        position, checkpoint = self._claim.position, self._claim.checkpoint
+        if position is None:
+            return None
+        return SliceCommit(position, staged=(dump(checkpoint).decode(),) if checkpoint else ())
 
     @override
-    def stored_position(self) -> Position | None:
-        return self._claim.position
-
-    @override
-    def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
+    def add(self, chunk: Chunk) -> Sequence[Rejection]:
+        rows = chunk.rows
         few = max(1, rows.num_rows * BATCH_BYTES // max(rows.nbytes, 1))
         begins = range(0, rows.num_rows, few)
-        return [one for begin in begins for one in self._send(rows.slice(begin, few), sent)]
+        found = [one for begin in begins for one in self._send(rows.slice(begin, few), chunk.sent)]
+        failpoints.reach("kafka.produce")
+        return found
 
     @override
-    def commit(self, position: Position) -> None:
+    def commit(self, commit: SliceCommit) -> SliceCommit:
         claim, producer = self._claim, self._producing()
-        settle(self._target, self._piece, self._rejected, self._beside, self._commits_with_errors)
-        moved = claim.move(position, self._ticket.epoch, self._totals)
-        assert moved.checkpoint is not None  # noqa: S101 - it was just made
-        key = self._piece.partition.encode()
-        producer.send(Outgoing(self._side_topic.topic, dump(moved.checkpoint), key), claim.slot)
+        settle(self._target, self._piece, commit.rejected, self._beside, self._commits_with_errors)
+        moved = claim.move(commit.position, self._ticket.epoch, commit.totals)
+        checkpoint, key = dump(moved), self._piece.partition.encode()
+        producer.send(Outgoing(self._side_topic.topic, checkpoint, key), claim.slot)
         self._check_topic(claim)  # again: nothing keeps a topic from being made anew
         failpoints.reach("kafka.before-commit")
         producer.commit()
-        self._claim = moved
+        producer.close()
+        self._producer = None
         failpoints.reach("kafka.after-commit")
+        return replace(commit, staged=(checkpoint.decode(),))
 
     @override
-    def roll_back(self) -> None:
-        self.abort()
-
-    @override
-    def abort(self) -> None:
+    def end(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.abort()
             producer.close()
-
-    @override
-    def release(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.close()
-
-    @override
-    def staged(self) -> tuple[str, ...]:
-        checkpoint = self._claim.checkpoint if self._begun else None
-        return (dump(checkpoint).decode(),) if checkpoint else ()
 
     def _producing(self) -> KafkaTransaction:
         assert self._producer is not None, "a writer that ended is used again"  # noqa: S101
@@ -165,15 +152,12 @@ class KafkaWriter(SliceTransaction):
 
     @override
     @contextlib.contextmanager
-    def guard(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
         try:
             yield
         except Fenced:
-            self.abort()
+            self.end()
             self._side_topic.owned_head(self._ticket.epoch)  # says who has taken the flow over
-            raise
-        except BaseException:
-            self.abort()
             raise
 
 

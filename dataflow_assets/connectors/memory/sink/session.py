@@ -23,13 +23,13 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.stored_session import StateChange, StoredSession
+from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession
+from dataflow_assets.sdk.sink.state import BranchState
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
-class MemorySinkSession(StoredSession):
+class MemorySinkSession(TransactionalSession):
     """The state is a row of the store, changed in the transaction that changes the rows."""
 
     def __init__(self, sink: MemorySinkOptions, target: Target, run: Run) -> None:
@@ -82,9 +82,8 @@ class MemorySinkSession(StoredSession):
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         with self._store.transaction() as connection:
-            for receipt in receipts:
-                staged = decode_json(receipt.staged[0], MemoryStaged)
-                insert(connection, self._table, staged)
+            for text in (text for receipt in receipts for text in receipt.staged):
+                insert(connection, self._table, decode_json(text, MemoryStaged))
             return move(connection, self._target, step)
 
     @override

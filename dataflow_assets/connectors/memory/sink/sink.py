@@ -9,7 +9,7 @@ from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
 from dataflow_assets.connectors.memory.sink.checkpoint import peek
 from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
-from dataflow_assets.connectors.memory.sink.writer import SliceWriter, SpanWriter
+from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore, MemorySpanStore
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -22,6 +22,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class _MemorySink(MemorySinkOptions, ABC):
@@ -47,7 +48,7 @@ class MemorySliceSink(_MemorySink):
     commits: ClassVar[Literal["slice", "span"]] = "slice"
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        return SliceWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
 
 
 class MemorySpanSink(_MemorySink):
@@ -58,4 +59,4 @@ class MemorySpanSink(_MemorySink):
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """A writer whose receipt carries the rows."""
-        return SpanWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, MemorySpanStore(self, ticket, piece))

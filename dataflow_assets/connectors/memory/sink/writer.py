@@ -25,18 +25,16 @@ from dataflow_assets.contracts import (
     N,
     PartSlice,
     Position,
-    Receipt,
     Rejection,
-    Sent,
     Slice,
     Ticket,
-    Totals,
-    Writer,
     utc_now,
 )
-from dataflow_assets.sdk.branch_state import BranchState, check_owner
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded, is_covered
+from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.rejected_records import error_record, settle
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
+from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore, rejections
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 Row = tuple[Any, ...]
 
@@ -53,110 +51,83 @@ def insert(connection: sqlite3.Connection, table: str, staged: MemoryStaged) -> 
     store_records(connection, beside(table), staged.rejected)
 
 
-class _MemoryWriter(Writer):
+class MemorySpanStore(SliceStore):
+    """Keeps the rows; its receipt carries them to the driver."""
+
     def __init__(self, sink: MemorySinkOptions, ticket: Ticket, piece: Slice) -> None:
         self._sink, self._ticket, self._piece = sink, ticket, piece
-        self._target = ticket.target
-        self._rows: list[Row] = []
-        self._rejected: list[Rejection] = []
-        self._seen: int | None = None
-        self._bytes = 0
+        self._staged = MemoryStaged([], [])
 
-    def write(self, chunk: Chunk) -> None:
+    @override
+    def add(self, chunk: Chunk) -> Sequence[Rejection]:
         failpoints.reach("memory.write")
-        refused = []
-        for row in chunk.rows.to_pylist():
+        refused = {}
+        for at, row in enumerate(chunk.rows.to_pylist()):
             if row["id"] < 0 and row["id"] not in self._sink.allowed:
-                refused.append(_negative(row, chunk.sent.get(row[OFFSET], Sent(None))))
+                refused[at] = "id is negative"
             else:
-                self._rows.append(self._row(row))
-        self._rejected += [*chunk.rejected, *refused]
-        self._seen = chunk.seen
-        self._bytes += chunk.size
+                self._staged.rows.append(self._row(row))
+        return rejections(chunk.rows, refused, chunk.sent)
+
+    @override
+    def commit(self, commit: SliceCommit) -> SliceCommit:
+        settle(self._ticket.target, self._piece, commit.rejected, self._beside)
+        return replace(commit, staged=(msgspec.json.encode(self._staged).decode(),))
+
+    @override
+    def end(self) -> None:
+        self._staged = MemoryStaged([], [])
 
     def _row(self, row: dict[str, Any]) -> Row:
         values = json.dumps({k: v for k, v in row.items() if k not in SYSTEM_COLUMNS})
-        where = (self._sink.table, self._target.flow, self._piece.partition)
+        where = (self._sink.table, self._ticket.target.flow, self._piece.partition)
         return (*where, row[OFFSET], row.get(N, 0), row.get(OP, 0), values)
 
-    def _settle_rejected(self) -> list[ErrorRecord]:
-        """The rejected records to keep beside the table; all others are where they belong."""
-        kept: list[ErrorRecord] = []
+    def _beside(self, found: Sequence[Rejection]) -> None:
+        records = (error_record(self._ticket.target, self._piece, one) for one in found)
+        self._staged.rejected.extend(records)
 
-        def keep(rejections: Sequence[Rejection]) -> None:
-            kept.extend(error_record(self._target, self._piece, one) for one in rejections)
 
-        settle(self._target, self._piece, self._rejected, keep)
-        return kept
+class MemorySliceStore(MemorySpanStore):
+    """Commits rows and checkpoint itself, unless another attempt was first."""
 
-    def _check_stored(self, found: BranchState | None) -> BranchState:
-        ticket, piece, flow = self._ticket, self._piece, self._target.flow
+    _stored: Position | None = None
+
+    @override
+    def begin(self) -> SliceCommit | None:
+        with Store(self._sink.store).transaction() as connection:
+            self._stored = self._position(self._load(connection))
+        return None if self._stored is None else SliceCommit(self._stored)
+
+    @override
+    def commit(self, commit: SliceCommit) -> SliceCommit:
+        settle(self._ticket.target, self._piece, commit.rejected, self._beside)
+        with Store(self._sink.store).transaction() as connection:
+            state = self._load(connection)
+            if self._position(state) != self._stored:
+                raise TransientError(f"{self._sink.address()}: another attempt was first")
+            insert(connection, self._sink.table, self._staged)
+            failpoints.reach("memory.before-commit")
+            move(connection, self._ticket.target, lambda _: self._move(state, commit))
+        failpoints.reach("memory.committed")
+        return commit
+
+    def _load(self, connection: sqlite3.Connection) -> BranchState:
+        ticket, piece, flow = self._ticket, self._piece, self._ticket.target.flow
+        found = load(connection, ticket.target)
         stored = check_owner(flow, found, ticket.epoch, ticket.run, self._sink.address())
         if isinstance(piece, PartSlice):
             check_recorded(flow, piece, stored.intent)
         check_planned(flow, piece, stored.positions.get(piece.partition))
         return stored
 
-    def _consumed_slice(self, complete: bool) -> Slice | None:
-        """The slice as far as it was read; a part is read as a whole or not at all."""
-        if isinstance(self._piece, PartSlice):
-            return self._piece if complete else None
-        return None if self._seen is None else replace(self._piece, upto=self._seen)
+    def _position(self, state: BranchState) -> Position | None:
+        return state.positions.get(self._piece.partition, self._piece.after)
 
-    def _skip_covered(self, stored: BranchState) -> None:
-        position = stored.positions.get(self._piece.partition)
-        if isinstance(position, int):
-            self._rows = [row for row in self._rows if row[3] >= position]
-            self._rejected = [one for one in self._rejected if one.offset >= position]
-
-    def _receipt(self, position: Position | None, staged: tuple[str, ...] = ()) -> Receipt:
-        totals = Totals(len(self._rows), len(self._rejected), self._bytes)
-        return Receipt(self._target.branch, self._piece.partition, position, totals, staged)
-
-    def abort(self) -> None:
-        self._rows, self._rejected = [], []
-
-
-def _negative(row: dict[str, Any], sent: Sent) -> Rejection:
-    return Rejection(row[OFFSET], "sink", "id is negative", None, row.get(N, 0)).of(sent)
-
-
-class SpanWriter(_MemoryWriter):
-    """Its receipt carries the rows to the driver."""
-
-    @override
-    def close(self, complete: bool) -> Receipt:
-        with Store(self._sink.store).transaction() as connection:
-            self._skip_covered(self._check_stored(load(connection, self._target)))
-        staged = msgspec.json.encode(MemoryStaged(self._rows, self._settle_rejected()))
-        consumed = self._consumed_slice(complete)
-        return self._receipt(consumed.upto if consumed else None, (staged.decode(),))
-
-
-class SliceWriter(_MemoryWriter):
-    """Commits rows and checkpoint itself."""
-
-    @override
-    def close(self, complete: bool) -> Receipt:
-        consumed = self._consumed_slice(complete)
-        rejected = self._settle_rejected() if consumed else []
-        with Store(self._sink.store).transaction() as connection:
-            stored = self._check_stored(load(connection, self._target))
-            position = stored.positions.get(self._piece.partition, self._piece.after)
-            if consumed is None or is_covered(consumed, position):
-                self.abort()
-                return self._receipt(position)
-            self._skip_covered(stored)
-            insert(connection, self._sink.table, MemoryStaged(self._rows, rejected))
-            failpoints.reach("memory.before-commit")
-            move(connection, self._target, lambda _: self._move(stored, consumed.upto))
-        failpoints.reach("memory.committed")
-        return self._receipt(consumed.upto)
-
-    def _move(self, stored: BranchState, upto: Position) -> BranchState:
-        positions = {**stored.positions, self._piece.partition: upto}
-        totals = stored.checkpoint.totals + self._receipt(None).totals
+    def _move(self, state: BranchState, commit: SliceCommit) -> BranchState:
+        positions = {**state.positions, self._piece.partition: commit.position}
+        totals = state.checkpoint.totals + commit.totals
         moved = replace(
-            stored.checkpoint, positions=positions, totals=totals, committed_at=utc_now()
+            state.checkpoint, positions=positions, totals=totals, committed_at=utc_now()
         )
-        return replace(stored, checkpoint=moved)
+        return replace(state, checkpoint=moved)

@@ -25,7 +25,7 @@ from dataflow_assets.contracts import (
     Target,
 )
 from dataflow_assets.errors import DataflowError, PermanentError
-from dataflow_assets.sdk.checkpoint import checkpoint_moved
+from dataflow_assets.sdk.sink.decide import checkpoint_moved
 
 _TAKE = """
 INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)

@@ -45,8 +45,8 @@ from dataflow_assets.contracts import (
     next_reading,
     refuse_shared,
 )
-from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.sink.decide import check_begun, gaps, intent_of, unknown_starts
 
 
 class PostgresqlSinkSession(SinkSession, AddsColumns, ChecksTarget):

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.rejected.error_sink import Postgresql
 from dataflow_assets.connectors.postgresql.rejected.table import rejected_table
 from dataflow_assets.connectors.postgresql.sink.checkpoint import peek_together
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
+from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlSliceStore
 from dataflow_assets.connectors.postgresql.table.column_types import of_column
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -33,6 +33,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.secrets import Fills, SecretRef
 
@@ -81,7 +82,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        return PostgresqlWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, PostgresqlSliceStore(self, ticket, piece))
 
     @override
     def error_store(self) -> ErrorStore:

@@ -7,10 +7,9 @@ epoch and stops. What the table refuses is stored beside the checkpoint in the s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
@@ -25,19 +24,18 @@ from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import PostgresqlPartition
 from dataflow_assets.contracts import (
+    Chunk,
     ErrorRecord,
     PartSlice,
-    Position,
     Rejection,
-    Sent,
     Slice,
     Ticket,
 )
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import ServerFailure
-from dataflow_assets.sdk.slice_writer import SliceTransaction
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
+from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore
 from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
 _LOCK = """
@@ -56,79 +54,59 @@ RETURNING to_regclass($9::text)::oid::text, {shape},
 _UNDEFINED_TABLE = "42P01"
 
 
-class PostgresqlWriter(SliceTransaction):
+class PostgresqlSliceStore(SliceStore):
     """One slice in one transaction of one session."""
 
-    loading: ClassVar = "postgresql.copy"
-
     def __init__(self, sink: PostgresqlSinkOptions, ticket: Ticket, piece: Slice) -> None:
-        super().__init__(ticket, piece)
-        self._sink = sink
+        self._sink, self._ticket, self._piece = sink, ticket, piece
         self._dsn = sink.dsn()
         self._driver = table.driver_of(ticket.schema)
         self._schema, self._name = sink.place()
         self._names = checkpoint_tables.statements(self._schema)
         self._link: TextLink | None = None
         self._loader: Loader
-        self._stored = PostgresqlPartition(piece.after)
 
     @override
-    def begin(self) -> None:
+    def begin(self) -> SliceCommit | None:
         target, epoch = self._ticket.target, self._ticket.epoch
         name = checkpoint_tables.application(target, epoch)
         self._link = take(self._dsn, self._driver, name)
-        self._stored = self._lock(self._link)
+        stored = self._lock(self._link)
         self._loader = loader(self._sink, self._link, self._ticket.schema)
+        if stored.position is None:
+            return None
+        return SliceCommit(stored.position, staged=(stored.dump(),))
 
     @override
-    def stored_position(self) -> Position | None:
-        return self._stored.position
-
-    @override
-    def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
-        self._loader.add(rows, sent)
+    def add(self, chunk: Chunk) -> Sequence[Rejection]:
+        self._loader.add(chunk.rows, chunk.sent)
+        failpoints.reach("postgresql.copy")
         return ()  # they show when it is flushed
 
     @override
-    def commit(self, position: Position) -> None:
-        link = self._session()
-        self._rejected += self._loader.flush()
-        self._loader.check(self._ticket.target.source, self._piece)
-        self._rows -= self._loader.refused_rows
-        target, names = self._ticket.target, self._names
+    def commit(self, commit: SliceCommit) -> SliceCommit:
+        link, target, names = self._session(), self._ticket.target, self._names
+        commit = commit.refuse(self._loader.flush())
+        self._loader.check(target.source, self._piece)
         oid = table.oid_of(self._ticket.schema)
-        self._rejected = explain(link, names["h"], target, oid, self._rejected)
-        settle(target, self._piece, self._rejected, self._beside, self._commits_with_errors)
+        commit = replace(commit, rejected=explain(link, names["h"], target, oid, commit.rejected))
+        settle(target, self._piece, commit.rejected, self._beside, self._commits_with_errors)
         failpoints.reach("postgresql.before-commit")
-        counts = (self._rows, len(self._rejected), self._size)
-        values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
+        where = checkpoint_tables.columns(commit.position)
+        counts = (commit.rows, len(commit.rejected), commit.bytes)
         expression = table.shape_sql(self._ticket.schema, "to_regclass($9::text)")
         query = _MOVE.format(**names, shape=expression)
-        ((oid, shape, *moved),) = link.execute(query, *values)
+        ((oid, shape, *moved),) = link.execute(query, *self._row(), *where, *counts, self._place())
         self._check(oid, shape)  # again: only the rows' own lock has kept it as it is
         link.execute("COMMIT")
-        self._stored = PostgresqlPartition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
+        return replace(commit, staged=(PostgresqlPartition.of(tuple(moved)).dump(),))
 
     @override
-    def roll_back(self) -> None:
-        self._session().execute("ROLLBACK")
-
-    @override
-    def release(self) -> None:
+    def end(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            give(self._dsn, self._driver, link)
-
-    @override
-    def abort(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()  # the server rolls back
-
-    @override
-    def staged(self) -> tuple[str, ...]:
-        return (self._stored.dump(),) if self._begun and self.stored_position() is not None else ()
+            give(self._dsn, self._driver, link)  # in a transaction it is closed: that rolls back
 
     def _lock(self, link: TextLink) -> PostgresqlPartition:
         expression = table.shape_sql(self._ticket.schema, "to_regclass($4::text)")
@@ -182,17 +160,14 @@ class PostgresqlWriter(SliceTransaction):
 
     @override
     @contextlib.contextmanager
-    def guard(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
         try:
             yield
         except ServerFailure as failure:
-            self.abort()
+            self.end()
             if getattr(failure, "sqlstate", None) == _UNDEFINED_TABLE and self._is_gone():
                 raise self._sink.dropped_error() from None
             raise failure.error(f"writing to {self._sink.address()}") from None
-        except BaseException:
-            self.abort()
-            raise
 
     def _is_gone(self) -> bool:
         with contextlib.suppress(PostgresqlFailure), lend(self._dsn) as link:

@@ -25,8 +25,8 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.branch_state import BranchState
-from dataflow_assets.sdk.checkpoint import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.state import BranchState
 
 _TABLES = {
     "dataflow_checkpoint": """(

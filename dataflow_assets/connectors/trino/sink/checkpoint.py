@@ -14,8 +14,8 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table import checkpoint_table
 from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import DataflowError, outcome
-from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.sink.state import BranchState
 
 
 def peek_together(

@@ -43,9 +43,9 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState, check_owner
 from dataflow_assets.sdk.server_failure import Fault, translate_errors
-from dataflow_assets.sdk.stored_session import StateChange, StoredSession
+from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _REPEATED = (
 )
 
 
-class TrinoSinkSession(StoredSession):
+class TrinoSinkSession(TransactionalSession):
     """The state is a row of a table, which the statement that stores rows asks whether it may."""
 
     _sink: TrinoSinkOptions

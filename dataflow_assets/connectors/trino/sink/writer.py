@@ -39,10 +39,10 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.sdk.checkpoint import without_covered
 from dataflow_assets.sdk.key_folding import deletes
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.sink.decide import without_covered
 
 _APPENDED = "the table is appended to only: a delete has no meaning"
 _NO_DELETES = (

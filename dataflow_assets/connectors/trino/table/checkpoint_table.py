@@ -20,7 +20,7 @@ from dataflow_assets.connectors.trino.table.doubts import SUFFIX, Doubts
 from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.stored_session import StateChange
+from dataflow_assets.sdk.sink.session import StateChange
 
 NAME = "dataflow_checkpoints"
 _TRIES = 8

@@ -9,7 +9,7 @@ import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.sink.state import BranchState
 
 DECIDED: Mapping[str, object] = {"pending": None, "doubts": (), "aside": ()}
 """Fields of a `TrinoDocument` once no statement is in doubt."""

@@ -1,0 +1,83 @@
+"""All that a manifest may say about MySQL and MariaDB: the connection, and the source's table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field, SecretStr
+from typing_extensions import override
+
+from dataflow_assets.contracts import Address
+from dataflow_assets.sdk.database import ColumnName, NamedTable, slugify
+from dataflow_assets.sdk.sql_table import PolledSqlSource
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.secrets.tls import Tls
+
+PORT = 3306
+Ref = SecretRef | None
+
+
+class MysqlConnection(NamedTable):
+    """A table of a database of MySQL or MariaDB."""
+
+    type: ClassVar = "mysql"
+    quotes: ClassVar = '`"'
+
+    host: str = Field(min_length=1)
+    """The server's name or address."""
+    port: int = Field(PORT, ge=1, le=65_535)
+    """The server's port."""
+    database: str = Field(min_length=1)
+    """The database that the table is in, and in which a query runs."""
+    table: str | None = None
+    """`name` or `database.name`. A name with a dot in it is put in backticks."""
+    user: str | None = None
+    """Who connects."""
+    user_secret_ref: Annotated[Ref, Fills("user", required=True)] = None
+    """Secret with the user's name."""
+    password: SecretStr | None = None
+    """The user's password; none for a user without one."""
+    password_secret_ref: Annotated[Ref, Fills("password", required=True)] = None
+    """Secret with the password."""
+    tls: Tls | None = None
+    """With this block the connection is encrypted, and the server's certificate and name are
+    checked. Without it the connection is encrypted where the server offers that, and nothing is
+    checked."""
+
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        if not (self.user or self.user_secret_ref):
+            yield "user or userSecretRef is required"
+
+    @property
+    def place_of_server(self) -> str:
+        """Returns host and port, the usual one left out."""
+        return self.host if self.port == PORT else f"{self.host}:{self.port}"
+
+    @override
+    def address(self) -> Address:
+        return Address(self.type, slugify(self.place_of_server), *self.named())
+
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        return (self.place_of_server,)
+
+    @override
+    def usual_schema(self) -> str:
+        return self.database
+
+
+class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
+    """What is read, and how its changes are found."""
+
+    change_tracking_column: ColumnName = "updated_at"
+    """The column whose value grows with each change. A table without it is read by
+    `orderByColumn` alone: new rows, no changes."""
+    order_by_column: ColumnName = "id"
+    """Orders rows with equal change values, so it must be unique by its collation: best the primary
+    key. Available as the metadata `id`."""
+    overlap_seconds: int = Field(0, ge=0)
+    """Read the rows of so many seconds again: for transactions that commit late. The sink must
+    upsert."""

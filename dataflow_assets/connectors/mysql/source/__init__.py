@@ -1,0 +1,1 @@
+"""The source: what a manifest declares, what it asks of a table."""

@@ -1,0 +1,135 @@
+"""MySQL's and MariaDB's types and the Arrow types that they travel as: one table for all uses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import Kind, Note, TypeRow, checked_name
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.types.table import TypeRule, typed_field
+
+MYSQL_TYPE = b"dataflow.mysql.type"
+"""Field metadata: the column's own type, for a sink of the same system."""
+_TEXT = pa.string()
+_NO_DATE = "0000-00-00 is read as null: it is no date"
+RULES = (
+    TypeRule(("tinyint",), pa.int8(), note="boolean too, which is a number here"),
+    TypeRule(("tinyint unsigned",), pa.uint8()),
+    TypeRule(("smallint",), pa.int16()),
+    TypeRule(("smallint unsigned",), pa.uint16()),
+    TypeRule(("mediumint", "int"), pa.int32()),
+    TypeRule(("mediumint unsigned", "int unsigned"), pa.uint32()),
+    TypeRule(("bigint",), pa.int64()),
+    TypeRule(("bigint unsigned",), pa.uint64()),
+    TypeRule(("year",), pa.int16()),
+    TypeRule(("float",), pa.float32(), cast="({} + 0e0)", note="to its last digit"),
+    TypeRule(("double",), pa.float64()),
+    TypeRule(("date",), pa.date32(), note=_NO_DATE),
+    TypeRule(("datetime",), pa.timestamp("us"), note=_NO_DATE),
+    TypeRule(("timestamp",), pa.timestamp("us", "UTC"), note="whatever zone the server has"),
+    TypeRule(("time",), _TEXT, Kind.TEXT, note="from -838 to 838 hours"),
+    TypeRule(("char", "varchar"), _TEXT, note="of any character set, as UTF-8"),
+    TypeRule(("tinytext", "text", "mediumtext", "longtext"), _TEXT),
+    TypeRule(("enum", "set"), _TEXT, Kind.TEXT, note="the names, not their numbers"),
+    TypeRule(("json",), _TEXT, Kind.JSON, note="MariaDB's too: a text that its check calls JSON"),
+    TypeRule(("uuid",), _TEXT, Kind.UUID),
+    TypeRule(("inet4", "inet6"), _TEXT, Kind.TEXT),
+    TypeRule(("binary",), pa.binary(), note="filled up with zero bytes"),
+    TypeRule(("varbinary",), pa.binary()),
+    TypeRule(("tinyblob", "blob", "mediumblob", "longblob"), pa.binary()),
+    TypeRule(
+        (
+            *("geometry", "point", "linestring", "polygon", "geomcollection"),
+            *("multipoint", "multilinestring", "multipolygon", "geometrycollection"),
+        ),
+        _TEXT,
+        Kind.TEXT,
+        "ST_AsText({})",
+        "well-known text",
+    ),
+)
+_BY_NAME = {name: rule for rule in RULES for name in rule.names}
+_BITS = "CAST({} AS UNSIGNED)"
+_SPELLING = re.compile(r"(\w+)(?:\((.*)\))?( unsigned)?( zerofill)?", re.DOTALL | re.IGNORECASE)
+_LONGEST = 38  # digits of a decimal of Arrow
+_EXAMPLES = (
+    ("bit(1)", ""),
+    ("bit(8)", "2 to 64 bits, as a number"),
+    ("decimal(10,2)", "up to 38 digits"),
+    ("decimal(65,30)", "more than 38 digits"),
+)
+
+
+@dataclass(frozen=True)
+class MysqlType:
+    """A type as `information_schema.columns` spells it, taken apart."""
+
+    spelling: str
+    name: str
+    """With ` unsigned` where that makes another type."""
+    numbers: tuple[int, ...] = ()
+    """Its length, or its precision and scale."""
+
+    @classmethod
+    def of(cls, spelling: str) -> Self:
+        found = _SPELLING.match(spelling)
+        name, inner, unsigned = found.groups()[:3] if found else (spelling, None, None)
+        name = name.lower()
+        digits = re.fullmatch(r"\d+(,\d+)?", inner or "")
+        numbers = tuple(map(int, digits[0].split(","))) if digits else ()
+        plain = f"{name} unsigned"
+        return cls(spelling, plain if unsigned and plain in _BY_NAME else name, numbers)
+
+    @property
+    def digits(self) -> int | None:
+        """Of a second; None for what holds no point in time."""
+        if self.name == "date":
+            return 0
+        return (*self.numbers, 0)[0] if self.name in {"datetime", "timestamp"} else None
+
+    @property
+    def rule(self) -> TypeRule:
+        """Raises PermanentError where the type is not known."""
+        if self.name == "bit":
+            arrow = pa.bool_() if self.numbers in {(), (1,)} else pa.uint64()
+            return TypeRule(("bit",), arrow, cast=_BITS)
+        if self.name == "decimal":
+            return _decimal(*(*self.numbers, 0)[:2])
+        rule = _BY_NAME.get(self.name)
+        if rule is None:
+            raise PermanentError(
+                f"type {self.spelling} has no form outside of the database; give a `query` that "
+                "casts such a column, or leaves it out"
+            )
+        return rule
+
+
+def _decimal(precision: int, scale: int) -> TypeRule:
+    if precision > _LONGEST:
+        return TypeRule(("decimal",), _TEXT, Kind.NUMERIC)
+    return TypeRule(("decimal",), pa.decimal128(precision, scale))
+
+
+def rows() -> tuple[TypeRow, ...]:
+    """Returns the types as docs/types.md lists them."""
+    others = (TypeRow(name, field("", name), note) for name, note in _EXAMPLES)
+    return (*(rule.row() for rule in RULES), *others)
+
+
+def field(name: str, spelling: str, *, nullable: bool = True) -> pa.Field:
+    """Returns the Arrow field of a column. Raises PermanentError where there is none."""
+    kind = MysqlType.of(spelling)
+    notes: dict[bytes, bytes] = {MYSQL_TYPE: spelling.encode()}
+    if kind.name in {"varchar", "char"} and kind.numbers:
+        notes[Note.MAX_LENGTH] = str(kind.numbers[0]).encode()
+    rule = kind.rule
+    return typed_field(checked_name(name), rule.arrow, rule.kind, nullable=nullable, notes=notes)
+
+
+def select_expression(name: str, spelling: str) -> str:
+    """Returns the SQL of a quoted column whose values are read in full."""
+    return (MysqlType.of(spelling).rule.cast or "{}").format(name)
