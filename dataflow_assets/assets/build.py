@@ -8,7 +8,7 @@ import dagster as dg
 
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import AssetNode, ErrorTableNode, Graph, Key
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_runs import wait_for_flow
 from dataflow_assets.assets.metadata import (
     check_specs,
@@ -160,7 +160,7 @@ def _body(
             if lane := wait_for_flow(context.instance, flow):
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _drive(nodes, context, config)
-            Departures(context.instance).come_back(flow)
+            Evictions(context.instance).come_back(flow)
 
 
 def _drive(

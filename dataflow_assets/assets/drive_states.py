@@ -8,10 +8,10 @@ from typing import Literal
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import Claims, going
-from dataflow_assets.assets.lane_book import PARTS, Book
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_flows import WRITE_SECONDS
+from dataflow_assets.assets.lane_registry import PARTS, LaneRegistry
+from dataflow_assets.assets.leases import Leases, going
 from dataflow_assets.flow import Flow
 
 STALE_SECONDS = 6 * WRITE_SECONDS  # of a page whose run is gone, or has been paused
@@ -66,7 +66,7 @@ def states_in(
         drives now.
     """
     stopped = {name: DriveState("its switch is off", STOPPED) for name in off}
-    out = Departures(instance).of([flow for flow in flows if flow.id not in off])
+    out = Evictions(instance).of([flow for flow in flows if flow.id not in off])
     left = {
         name: DriveState(f"has left its lane, runs of its own try again: {one.error}", ERROR)
         for name, one in out.items()
@@ -78,10 +78,10 @@ def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, Dri
     states: dict[str, DriveState] = {}
     records = [*reversed(going(instance))]  # the newer run comes last and knows better
     for flow in flows:
-        claims = Claims(instance, flow.id)
+        leases = Leases(instance, flow.id)
         for record in records:
-            if claims.is_held(record.dagster_run):
-                states[flow.id] = _own(claims.dead(record))
+            if leases.is_held(record.dagster_run):
+                states[flow.id] = _own(leases.dead(record))
     return states
 
 
@@ -95,7 +95,7 @@ def _states_in_lanes(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dic
     states: dict[str, DriveState] = {}
     for lane in {flow.lane for flow in flows}:
         for part in PARTS:  # the newer run comes last and knows better
-            page = Book(instance, lane, part).read()
+            page = LaneRegistry(instance, lane, part).read()
             if time.time() - page.at < STALE_SECONDS:
                 for name, text in page.flows.items():
                     state = ERROR if name in page.failing else RUNNING

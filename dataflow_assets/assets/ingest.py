@@ -17,9 +17,9 @@ import dagster as dg
 from dataflow_assets.assets.failures import may_pass, sentence
 from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
 from dataflow_assets.assets.graph import AssetNode, Key, upstream
-from dataflow_assets.assets.lane_book import FlowState
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
+from dataflow_assets.assets.lane_registry import FlowState
 from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
 from dataflow_assets.assets.run_log import Lines
@@ -65,7 +65,7 @@ class Ingest:
         self._context, self._lane, self._nodes = context, lane, nodes
         self._failing: dict[str, Failing] = {}
         self._lane_flows = LaneFlows(context.instance, name, context.run, manifests, self._state)
-        self._departures = Departures(context.instance)
+        self._evictions = Evictions(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
         self._events: dict[str, FlowEvents] = {}
@@ -112,7 +112,7 @@ class Ingest:
     def _why_to_end(self) -> str | None:
         if reason := self._interrupts.reason() or self._lane_flows.over:
             return reason
-        if self._lane_flows.awaits:
+        if self._lane_flows.awaited:
             return None
         if self._lane_flows.none:
             return "none of its flows is to be driven"
@@ -168,7 +168,7 @@ class Ingest:
                 why = mask(f"{describe_unexpected(error)}: {error}", [flow])
                 text = f"its events cannot be made: {why}"
                 self._untold.add(flow_id)
-                self._departures.leave(flow, text)
+                self._evictions.leave(flow, text)
                 self._log(logging.ERROR, flow, f"leaves the lane: {text}")
                 self._lane.end(flow, text)
 
@@ -198,7 +198,7 @@ class Ingest:
             self._lane_flows.note_change()
 
     def _note_failure(self, flow: Flow, error: BaseException) -> None:
-        """A failure is noted, but not of a flow that another run has claimed, or that is to end."""
+        """A failure is noted, but not of a flow that another run has leased, or that is to end."""
         text = mask(sentence(error), [flow])
         if isinstance(error, TakenOver) and self._lane_flows.lets_go(flow):
             self._log(logging.INFO, flow, f"yields: {self._lane_flows.why_not(flow)} ({text})")
@@ -215,7 +215,7 @@ class Ingest:
         if ends and tried and isinstance(error, TransientError):
             self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
             return
-        self._departures.leave(flow, text, passing=may_pass(error))
+        self._evictions.leave(flow, text, passing=may_pass(error))
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 

@@ -125,7 +125,7 @@ class Lane:
     def state(self, flow: Flow) -> str:
         """The lane's decision on the flow, for people: how often and how much it reads.
 
-        Called every ten seconds or more often, for the page of the lane's book.
+        Called every ten seconds or more often, for the page of the lane's registry.
         """
         member = self._members.get(flow.id)
         if member is None:

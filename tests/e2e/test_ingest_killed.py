@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 import devservers
-from dataflow_assets.assets.claims import DRIVER
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.lane_runs import LANE
+from dataflow_assets.assets.leases import DRIVER
 from dataflow_assets.spark import system
 from devservers.demo.dagster_dev import Dagster
 from tests.e2e.fleet import Fleet, Growing, Topic

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import dagster as dg
 
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow, Policies
@@ -58,7 +58,7 @@ def asset(store: Store) -> dg.AssetKey:
 def _die(store: Store, instance: dg.DagsterInstance) -> None:
     """Once one flow has left, and the rows of the other one are told."""
     while True:
-        left = Departures(instance).by_flow(flows(store))
+        left = Evictions(instance).by_flow(flows(store))
         if left and instance.get_latest_materialization_event(asset(store)):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.1)

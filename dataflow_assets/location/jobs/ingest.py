@@ -6,12 +6,12 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets import graph
-from dataflow_assets.assets.claims import DRIVES, ERROR
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import AssetNode
 from dataflow_assets.assets.ingest import Ingest, LaneEvent
 from dataflow_assets.assets.lane_flows import Manifests
 from dataflow_assets.assets.lane_runs import LANE, LOCATION, LaneRuns, wait_for_predecessor
+from dataflow_assets.assets.leases import DRIVES, ERROR
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import DataflowError

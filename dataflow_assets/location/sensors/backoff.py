@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import ERROR
 from dataflow_assets.assets.graph import AssetNode
-from dataflow_assets.assets.lane_departures import Departure
+from dataflow_assets.assets.lane_evictions import Eviction
+from dataflow_assets.assets.leases import ERROR
 from dataflow_assets.assets.runs import MANIFEST, PERMANENT, SUSPENDED
 
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
@@ -43,7 +43,7 @@ class Wait:
         return [node for node in nodes if node.branch.id not in some] if some else []
 
 
-def wait(failures: Sequence[dg.RunRecord], manifest: str, left: Departure | None = None) -> Wait:
+def wait(failures: Sequence[dg.RunRecord], manifest: str, left: Eviction | None = None) -> Wait:
     """After failures in a row; an edited manifest is tried at once.
 
     `left`: the flow has left its lane, which counts as its first failure.
@@ -68,7 +68,7 @@ class Waits:
         self._known: dict[tuple[str, str], tuple[float, Wait]] = {}
 
     def of(
-        self, name: str, manifest: str, failures: Failures, left: Departure | None = None
+        self, name: str, manifest: str, failures: Failures, left: Eviction | None = None
     ) -> Wait:
         """Returns how long a flow or a lane waits."""
         key, now = (name, f"{manifest} {left.at if left else ''}"), time.time()

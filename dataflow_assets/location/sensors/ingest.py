@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import LIVE, going
 from dataflow_assets.assets.drive_states import STALE_SECONDS
 from dataflow_assets.assets.graph import AssetNode, Graph, Key
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS
-from dataflow_assets.assets.lane_book import LanePage, Part
-from dataflow_assets.assets.lane_departures import Departure, Departures
+from dataflow_assets.assets.lane_evictions import Eviction, Evictions
 from dataflow_assets.assets.lane_flows import drivable
+from dataflow_assets.assets.lane_registry import LanePage, Part
 from dataflow_assets.assets.lane_runs import LaneRuns, elsewhere
+from dataflow_assets.assets.leases import LIVE, going
 from dataflow_assets.assets.runs import Runs, job_name
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Positions
@@ -68,7 +68,7 @@ class _Look:
     instance: dg.DagsterInstance
     location: str
     known: Sequence[dg.RunRecord]
-    departures: Mapping[str, Departure]
+    evictions: Mapping[str, Eviction]
     failing: set[str] = field(default_factory=set)
     """Flows that try again in their lanes, or that no lane can drive."""
     texts: dict[str, str] = field(default_factory=dict)
@@ -93,10 +93,10 @@ class Location:
         switches.remember_default(instance)
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
-        look = _Look(instance, name, going(instance), _departures(instance, flows))
+        look = _Look(instance, name, going(instance), _evictions(instance, flows))
         look.texts |= {flow.id: suspension(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
-        alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
+        alone = [flow for flow in idle if not drivable(flow) or flow.id in look.evictions]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
         self._board.write(look.texts)
@@ -104,7 +104,7 @@ class Location:
         return look.asked
 
     def _summary(self, look: _Look, on: int) -> str:
-        names = sorted({*look.departures, *look.failing} & look.texts.keys())
+        names = sorted({*look.evictions, *look.failing} & look.texts.keys())
         count = f"{on} of {len(self._flows)} flows are switched on, {len(names)} have failed"
         failed = [f"{name}: {look.texts[name]}" for name in names[:MOST_NAMED]]
         more = len(names) - len(failed)
@@ -112,9 +112,9 @@ class Location:
         return "\n".join([count, *failed, *rest])
 
     def _busy(self, look: _Look, flow: Flow) -> bool:
-        live, departure = Runs(look.instance, flow, look.known).live(), look.departures.get(flow.id)
+        live, eviction = Runs(look.instance, flow, look.known).live(), look.evictions.get(flow.id)
         if live is not None:
-            why = f"; its last error: {departure.error}" if departure else ""
+            why = f"; its last error: {eviction.error}" if eviction else ""
             look.texts[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}{why}"
         return live is not None
 
@@ -180,7 +180,7 @@ class Location:
         self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[AssetNode]]
     ) -> bool:
         """A run of the flow's own would only fail where its source cannot be asked."""
-        left = flow.id in look.departures and not isinstance(news, DataflowError)
+        left = flow.id in look.evictions and not isinstance(news, DataflowError)
         return left or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Known]) -> tuple[Positions | None, ...]:
@@ -212,8 +212,8 @@ class Location:
         now = time.monotonic()
         self._waiting = {flow.id: self._waiting.get(flow.id, now) for flow in flows}
         for flow in sorted(flows, key=lambda flow: self._waiting[flow.id]):
-            runs, departure = Runs(look.instance, flow), look.departures.get(flow.id)
-            wait = self._waits.of(flow.id, flow.version, runs.failures, departure)
+            runs, eviction = Runs(look.instance, flow), look.evictions.get(flow.id)
+            wait = self._waits.of(flow.id, flow.version, runs.failures, eviction)
             if not wait.over and not wait.without_harm(behind[flow.id]):
                 look.texts[flow.id] = str(wait)
             elif free <= 0:
@@ -225,13 +225,13 @@ class Location:
                 yield dg.RunRequest(job_name=job_name(flow))
 
 
-def _departures(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Departure]:
-    departures = Departures(instance)
-    departed = departures.by_flow(flows)
-    back = {flow.id: flow for flow in flows_to_return(flows, departed)}
-    departures.let_back(back.values())
-    left = [flow for flow in flows if flow.id in departed and departed[flow.id].out(flow)]
-    return {flow.id: departed[flow.id] for flow in left if flow.id not in back}
+def _evictions(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> Mapping[str, Eviction]:
+    evictions = Evictions(instance)
+    evicted = evictions.by_flow(flows)
+    back = {flow.id: flow for flow in flows_to_return(flows, evicted)}
+    evictions.let_back(back.values())
+    left = [flow for flow in flows if flow.id in evicted and evicted[flow.id].out(flow)]
+    return {flow.id: evicted[flow.id] for flow in left if flow.id not in back}
 
 
 def _is_old(record: dg.RunRecord) -> bool:

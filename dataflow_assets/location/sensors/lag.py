@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.drive_states import ERROR, RUNNING, STOPPED, states_in
 from dataflow_assets.assets.graph import AssetNode, Graph, Key
 from dataflow_assets.assets.lane_runs import LaneRuns
+from dataflow_assets.assets.leases import going
 from dataflow_assets.assets.metadata import (
     LAG_CHECK,
     SLOT_CHECK,

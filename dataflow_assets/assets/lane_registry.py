@@ -1,4 +1,4 @@
-"""The book of a lane: what its run drives and how each flow fares, in Dagster's own storage.
+"""The registry of a lane: what its run drives and how each flow fares, in Dagster's own storage.
 
 The run of the lane writes it; sensors, and runs of flows' own that wait for a flow, read it.
 """
@@ -38,7 +38,7 @@ class LanePage:
     """Those of them that have met an error and try again."""
 
 
-class Book:
+class LaneRegistry:
     """The page of the run that drives the lane, which replaces the one before.
 
     A run that hands over has a page of its own: the newer run writes the lane's page by then.

@@ -1,6 +1,6 @@
 """Leases on flows and lanes: the run says so in its tags, and whether it is alive can be told.
 
-A claim names the run and its process. Of a process that cannot be looked at from here, signs of
+A lease names the run and its process. Of a process that cannot be looked at from here, signs of
 life are kept in Dagster's storage.
 """
 
@@ -38,8 +38,8 @@ def going(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
     return instance.get_run_records(filters)
 
 
-class Claims:
-    """The claims on one thing: a flow by its id, or a lane."""
+class Leases:
+    """The leases on one thing: a flow by its id, or a lane."""
 
     def __init__(self, instance: dg.DagsterInstance, name: str) -> None:
         self._instance, self._tag = instance, f"{DRIVER}/{name}"
@@ -47,9 +47,9 @@ class Claims:
 
     @contextmanager
     def driving(self, run_id: str, tags: Mapping[str, str]) -> Iterator[None]:
-        """Claims it for the run, and shows that the run is alive, until the block ends.
+        """Leases it for the run, and shows that the run is alive, until the block ends.
 
-        Called in the process that drives. `tags` are written with the claim. Raises what Dagster's
+        Called in the process that drives. `tags` are written with the lease. Raises what Dagster's
         storage raises, before the block only.
         """
         own = {self._tag: value(run_id, FlowDriver.here())}
@@ -64,7 +64,7 @@ class Claims:
                 log.warning("the run's tags could not be written: %s", type(error).__name__)
 
     def is_held(self, run: dg.DagsterRun) -> bool:
-        """Returns whether the run lives and has claimed it."""
+        """Returns whether the run lives and has leased it."""
         return run.status in LIVE and self._driver(run) is not None
 
     def _driver(self, run: dg.DagsterRun) -> FlowDriver | None:
@@ -72,7 +72,7 @@ class Claims:
         whose, _, driver = run.tags.get(self._tag, "").partition(" ")
         return FlowDriver.parse(driver) if whose == run.run_id else None
 
-    def bury(self, record: dg.RunRecord) -> bool:
+    def end_if_dead(self, record: dg.RunRecord) -> bool:
         """Reports a run as failed that is dead; a crash must not block what it drove."""
         message = self.dead(record)
         if not message:
