@@ -250,14 +250,10 @@ class Ingest:
             yield from self._before(node)
             yield from self._tell(events, node)
             yield from self._evaluations(events)
-        elif self._over and not self._waits_for_all:
+        elif self._over and not (self._ending and not self._lane_flows.successor):
+            # Where all flows end now, with no run to go on with them, last events come in order.
             yield from self._last_of(self._over.next())
         self._next = time.monotonic() + EVENT_SECONDS
-
-    @property
-    def _waits_for_all(self) -> bool:
-        """All flows end now, and nobody goes on with them: their last events come in order."""
-        return self._ending and not self._lane_flows.successor
 
     def _before(self, node: AssetNode) -> Iterator[LaneEvent]:
         here = [(events, one) for events in self._events.values() for one in events.nodes]

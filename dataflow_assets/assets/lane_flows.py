@@ -153,13 +153,9 @@ class LaneFlows:
                 f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). If "
                 f"its flows were not removed meanwhile: {_FOLDERS}"
             )
-        if (
-            asked
-            and not switches.starts_switched_on()
-            and switches.is_untouched(self._instance, own)
-        ):
-            return f"lane {self._lane}: {_UNTOUCHED}"
-        return ""
+        off = asked and not switches.starts_switched_on()
+        untouched = off and switches.is_untouched(self._instance, own)
+        return f"lane {self._lane}: {_UNTOUCHED}" if untouched else ""
 
     def begin(self, flow: Flow) -> None:
         """The lane drives the flow from now on; called with its event `Began`."""

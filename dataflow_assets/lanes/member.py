@@ -232,7 +232,6 @@ class LaneMember(RunHost):
         self._put(Failing(self.flow, error, lasting))
 
     def note_recovery(self) -> None:
-        """Said once of what it had met."""
         if self._ill:
             self._ill = False
             self._put(Recovered(self.flow))

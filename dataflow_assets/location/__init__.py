@@ -1,1 +1,1 @@
-"""Definitions for Dagster: definitions made of folders, with their jobs, sensors and resources."""
+"""Definitions for Dagster, made of folders, with their jobs, sensors and resources."""

@@ -95,13 +95,9 @@ class Pass:
         return any(branch.sink.takes == "messages" for branch in self.branches)
 
     @property
-    def _reads(self) -> frozenset[str]:
-        return self.steps.reads if self.steps else frozenset()
-
-    @property
     def metadata_to_read(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
-        reads = self._reads
+        reads = self.steps.reads if self.steps else frozenset[str]()
         if self.source.traits.null_messages == "delete":
             reads |= {"key"}
         if any(branch.traits.record_time for branch in self.branches):
@@ -145,11 +141,14 @@ class Pass:
             names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
             try:
-                writers += self._open(piece)
+                for branch in self.branches:
+                    with blame(branch.ticket.target.branch):
+                        writers.append(branch.sink.writer(branch.ticket, piece))
                 with closing(chunks), self._naming(piece):
                     for share in chunks:
-                        self._write(piece, names, writers, share)
-                        for name, chunk in zip(names, share, strict=True):
+                        for name, writer, chunk in zip(names, writers, share, strict=True):
+                            with blame(name), self._naming(piece):
+                                writer.write(chunk)
                             report.notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 yield from self._close(piece, names, writers)
             finally:
@@ -163,18 +162,6 @@ class Pass:
         """A mistake of ours inside names the slice."""
         target = self.branches[0].ticket.target
         return report_defects(target.flow, place(target.source, piece))
-
-    def _write(
-        self, piece: Slice, names: Sequence[str], writers: Sequence[Writer], share: Sequence[Chunk]
-    ) -> None:
-        for name, writer, chunk in zip(names, writers, share, strict=True):
-            with blame(name), self._naming(piece):
-                writer.write(chunk)
-
-    def _open(self, piece: Slice) -> Iterator[Writer]:
-        for branch in self.branches:
-            with blame(branch.ticket.target.branch):
-                yield branch.sink.writer(branch.ticket, piece)
 
     def _close(
         self, piece: Slice, names: Sequence[str], writers: Sequence[Writer]
@@ -241,7 +228,8 @@ class Pass:
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Shares:
         slices = self.span.slices
-        rows = MetadataRows(self.source, slices[index], len(slices), self._reads)
+        reads = self.steps.reads if self.steps else frozenset[str]()
+        rows = MetadataRows(self.source, slices[index], len(slices), reads)
         make = partial(reader, self.steps, self.branches, rows, self.format)
         read = make()
         share = self._share(slices[index])
@@ -250,8 +238,8 @@ class Pass:
                 raise PermanentError("one Spark partition holds rows of two slices")
             offsets = rows.offsets(batch)
             with self._naming(slices[index]):
-                chunks_or_blame = blaming_record(batch, read, make, offsets)
-            chunks = unknown_values.with_unknown(chunks_or_blame, self.branches, batch, offsets)
+                chunks = blaming_record(batch, read, make, offsets)
+            chunks = unknown_values.with_unknown(chunks, self.branches, batch, offsets)
             share.add(batch.num_rows, chunks)
             yield chunks
 
@@ -261,28 +249,22 @@ class Pass:
             if self.source.delivers == "entries":
                 yield from self._messages(index, with_ordinals(batches, index, slices))
             elif self.steps and are_routed(self.steps, self.source, piece, self.branches):
-                yield from self._route(piece, batches, self.steps)
+                routed = RoutedRows(self.steps, self.source, piece, self.branches, Places(piece))
+                yield from self._rows(piece, batches, lambda seen, b: routed(b, seen))
             elif self.steps is not None or self._forwards:
                 yield from self._messages(
                     index,
                     as_messages(map(partial(message_form, self.source), batches), index, slices),
                 )
             else:
-                yield from self._type_rows(piece, batches)
+                places = Places(piece)
+                yield from self._rows(
+                    piece, batches, lambda seen, b: type_chunks(b, self.branches, seen, places)
+                )
         finally:
             # Left to the garbage collection, a connection would keep its transaction open.
             if isinstance(batches, Generator):
                 batches.close()
-
-    def _type_rows(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
-        places = Places(piece)
-        return self._rows(
-            piece, batches, lambda seen, b: type_chunks(b, self.branches, seen, places)
-        )
-
-    def _route(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: BranchSteps) -> Shares:
-        routed = RoutedRows(steps, self.source, piece, self.branches, Places(piece))
-        return self._rows(piece, batches, lambda seen, b: routed(b, seen))
 
     def _rows(
         self,
@@ -295,10 +277,8 @@ class Pass:
             offsets = np.arange(seen, seen + batch.num_rows)
             make = partial(share, seen)
             with self._naming(piece):
-                chunks_or_blame = blaming_record(
-                    batch, make, partial(partial, share, seen), offsets
-                )
-            chunks = unknown_values.with_unknown(chunks_or_blame, self.branches, batch, offsets)
+                chunks = blaming_record(batch, make, partial(partial, share, seen), offsets)
+            chunks = unknown_values.with_unknown(chunks, self.branches, batch, offsets)
             seen += batch.num_rows
             counted.add(batch.num_rows, chunks)
             yield chunks

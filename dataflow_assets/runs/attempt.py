@@ -143,7 +143,7 @@ class RunAttempt:
         if until is not None:
             return self._end_of_drain(until) if drained and not self._makes_room() else ""
         if span.empty:
-            self._progress.note_rest(self._taking_part)
+            self._progress.note_progress(self._taking_part)
             if self._complete:
                 self._host.note_recovery()
         if not span.full:

@@ -56,7 +56,7 @@ def drain(
             opened = flow.resolve()
             with ExitStack() as stack:
                 for report in RunAttempt(opened, host, request, progress, stack).reports():
-                    progress.note_commit(report)
+                    progress.note_progress((report.branch.id,))
                     yield report
         except Reopen:
             continue

@@ -20,7 +20,7 @@ _EVERYTHING = 2**31 - 1
 
 @dataclass(frozen=True)
 class Waiting:
-    """The entries of one poll: the oldest entries of each store."""
+    """The entries of one poll, the oldest of each store."""
 
     flow: Flow
     found: tuple[tuple[Entries, Mapping[str, Entry]], ...]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataflow_assets.contracts import PART, Checkpoint, Positions, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, Stopped, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.runs.request import Report, Request, Start
+from dataflow_assets.runs.request import Request, Start
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ class RunProgress:
         self._failing: float | None = None
         self._wait = request.patience.first_wait
         self._suspended: dict[str, SuspendedBranch] = {}
-        self._settled: set[str] = set()
+        self.settled: set[str] = set()
+        """Ids of branches whose beginning is stored."""
         self.ends: dict[str, Positions] = {}
         """By identity of the source: the end that was visible when the run first saw it."""
         self.reported: dict[str, Totals] = {}
@@ -69,7 +70,7 @@ class RunProgress:
 
     def start(self, branch: Branch) -> Start:
         """The branch's beginning: as requested the first time, then from its checkpoint."""
-        return Start(resumed=True) if branch.id in self._settled else self._request.start
+        return Start(resumed=True) if branch.id in self.settled else self._request.start
 
     def note_open(self, branch: Branch, checkpoint: Checkpoint) -> None:
         """The branch takes part in this attempt."""
@@ -78,15 +79,8 @@ class RunProgress:
         if branch.id in self._suspended:
             self._suspended[branch.id].opened = True
 
-    def settle(self, branch: Branch) -> None:
-        self._settled.add(branch.id)
-
-    def note_commit(self, report: Report) -> None:
-        """A branch has committed: patience starts over."""
-        self.note_rest((report.branch.id,))
-
-    def note_rest(self, branches: Iterable[str]) -> None:
-        """There is nothing to do for these branches: an error that comes now is the first one."""
+    def note_progress(self, branches: Iterable[str]) -> None:
+        """These branches have committed, or have nothing to do: patience starts over."""
         for name in branches:
             self._suspended.pop(name, None)
         self._failing = None
@@ -155,16 +149,12 @@ class RunProgress:
             raise error  # read although the flow had stopped there: no bound stops it
         self.stopped[error.partition] = error
 
-    @property
-    def stops(self) -> Positions:
-        """The offset at which the flow stops, by partition: the offset at which the flow stops."""
-        return {partition: error.offset for partition, error in self.stopped.items()}
-
     def bounds(self, until: Positions | None, ends: Callable[[], Positions]) -> Positions | None:
         """The bounds of reading: not beyond `until`, and up to records at which the flow stops."""
         if not self.stopped:
             return until
-        return {**(ends() if until is None else until), **self.stops}
+        stops = {partition: error.offset for partition, error in self.stopped.items()}
+        return {**(ends() if until is None else until), **stops}
 
     def raise_stopped(self) -> None:
         """Ends the run with the record at which it stopped."""
