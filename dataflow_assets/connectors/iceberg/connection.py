@@ -165,11 +165,6 @@ class CatalogConnection(Connector):
         return clean_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
 
     @property
-    def _sends_in_clear(self) -> bool:
-        tokens = self._is_set("oauth2_client_id") and is_plain(self.token_endpoint)
-        return self._authenticates and (is_plain(self.catalog) or tokens)
-
-    @property
     def _authenticates(self) -> bool:
         basic = self.basic_auth is not None and self.basic_auth.complete
         has_credentials = basic or self._is_set("bearer_token") or self._is_set("oauth2_client_id")
@@ -226,7 +221,8 @@ class CatalogConnection(Connector):
 
     def catalog_properties(self) -> dict[str, Any]:
         """PyIceberg's properties; holds secrets, so it goes nowhere but to PyIceberg."""
-        if self._sends_in_clear:
+        tokens = self._is_set("oauth2_client_id") and is_plain(self.token_endpoint)
+        if self._authenticates and (is_plain(self.catalog) or tokens):
             warn_in_clear(f"catalog {host_slug(self.catalog, self.warehouse)}")
         warehouse = {"warehouse": self.warehouse} if self.warehouse else {}
         place = {"uri": self.catalog, **warehouse}

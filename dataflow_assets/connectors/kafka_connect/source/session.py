@@ -103,9 +103,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             return False
         asked_at = visible / 1_000 - self._shown
         if asked_at > time.monotonic():
-            asked_at = (
-                self._opened_at
-            )  # an older session has asked, and the clock was set back since
+            # An older session has asked, and the clock was set back since.
+            asked_at = self._opened_at
         return self._host.quiet_since(asked_at) >= QUIET
 
     @override
@@ -165,12 +164,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             raise PermanentError(another_part(self._source.spool, start.part))
         number, state = start.part + 1, self._spool.state()
         forgotten = state is not None and number < state.first
-        if forgotten or (self._lacks(number) and self._lacks(number)):
+        if forgotten or (_lacks(self._spool, number) and _lacks(self._spool, number)):
             raise PermanentError(missing(self._source, number))
-
-    def _lacks(self, number: int) -> bool:
-        parts = self._spool.parts(number - 1)
-        return bool(parts) and parts[0].number != number
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
@@ -213,6 +208,11 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
         if self._host is not None:
             self._host.end()
             self._host = None
+
+
+def _lacks(spool: Spool, number: int) -> bool:
+    parts = spool.parts(number - 1)
+    return bool(parts) and parts[0].number != number
 
 
 def _pieces(
