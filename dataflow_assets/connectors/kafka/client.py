@@ -23,8 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.connectors.kafka.consumer_group import KafkaCommitted, KafkaGroup
 from dataflow_assets.connectors.kafka.consumer_groups import KafkaGroups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
@@ -38,7 +38,7 @@ EARLIEST: Place = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT = 8.0  # seconds for one question
-STEP = 0.2  # seconds between two looks at what the client complains of
+STEP = 0.2  # seconds between two looks at the errors of the client
 PATIENCE = 2.0  # seconds in which a topic just made, or a leader just chosen, settles
 LOADING = 10.0  # seconds in which a coordinator has read what its groups have stored
 
@@ -89,7 +89,7 @@ class KafkaBroker:
 
     @property
     def _client_errors(self) -> ClientErrors:
-        return self._client.complaints
+        return self._client.client_errors
 
     def topic(self, patience: float = PATIENCE) -> Topic:
         def ask() -> Topic:
@@ -229,7 +229,7 @@ class KafkaBroker:
                     raise self.meaning(what, error) from error
                 time.sleep(0.1)
             else:
-                self.content()
+                self.note_answer()
                 return answer
 
     def meaning(self, what: str, error: Exception) -> DataflowError:
@@ -247,13 +247,13 @@ class KafkaBroker:
         """The name that was probably meant, for the end of a message: nothing, or a clause."""
         return suggestion(self._client.alike(self.name))
 
-    def content(self) -> None:
-        """The cluster has answered: what the client complained of before is over."""
+    def note_answer(self) -> None:
+        """The cluster has answered: errors of before are over."""
         self._hear()
         self._client_errors.forget()
 
     def _hear(self) -> None:
-        """Lets the client call back; it keeps its complaints until it is asked."""
+        """Lets the client call back; it keeps its errors until it is asked."""
         self.admin.poll(0)
 
     def wait_for(self, asked: Future[Any], deadline: float | None = None) -> Any:
@@ -266,14 +266,14 @@ class KafkaBroker:
             try:
                 answer = asked.result(min(STEP, max(0.0, deadline - time.monotonic())))
             except FutureTimeout:
-                self.insist()
+                self.raise_if_refused()
                 if time.monotonic() >= deadline:
                     raise
             else:
                 raise_if_lost(answer)
                 return answer
 
-    def insist(self) -> None:
+    def raise_if_refused(self) -> None:
         """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
         self._hear()
         if (refusal := self._client_errors.refusal()) is not None:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.errors import DataflowError, TransientError
 

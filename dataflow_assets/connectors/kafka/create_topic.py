@@ -74,7 +74,7 @@ class TopicAdmin(KafkaBroker):
             try:
                 return self.admin.list_topics(timeout=LIST_SECONDS)
             except KafkaException:
-                self.insist()
+                self.raise_if_refused()
                 if time.monotonic() >= deadline:
                     raise
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError

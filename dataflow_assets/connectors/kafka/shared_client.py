@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.errors.likely_names import likely
 from dataflow_assets.secrets.tls import warn_unchecked
 
@@ -40,8 +40,8 @@ class KafkaClient:
     _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], KafkaClient]] = WeakValueDictionary()
 
     def __init__(self, cluster: Cluster) -> None:
-        self.complaints = ClientErrors(cluster)
-        self.settings = CLIENT | cluster.settings | {"error_cb": self.complaints.hear}
+        self.client_errors = ClientErrors(cluster)
+        self.settings = CLIENT | cluster.settings | {"error_cb": self.client_errors.hear}
         self.admin = AdminClient(self.settings)
         self._names: tuple[float, tuple[str, ...]] = (-LISTED, ())
 

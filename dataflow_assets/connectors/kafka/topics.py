@@ -94,7 +94,7 @@ def _ask(
             break
         time.sleep(0.1)
     if not all(isinstance(one, Exception) for one in answers.values()):
-        brokers[0].content()
+        brokers[0].note_answer()
     return [_result(what, broker, answers[broker.name]) for broker in brokers]
 
 

@@ -7,8 +7,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import ClientErrors
 from dataflow_assets.connectors.kafka.errors import translate
 from dataflow_assets.errors import TransientError
 
