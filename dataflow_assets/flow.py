@@ -264,7 +264,6 @@ def _branch_id(address: Address) -> str:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Returns what an annotation lists, separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -219,7 +219,6 @@ def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
 
 
 def broken_key(file: str) -> dg.AssetKey:
-    """The asset that stands for a broken file."""
     return dg.AssetKey(["broken", mangle(file)])
 
 

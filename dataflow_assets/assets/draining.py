@@ -46,7 +46,6 @@ class FlowConfig(dg.Config):
     """Tables of a `postgresql-cdc` source whose rows are loaded again; the others are not."""
 
     def request(self, run: Run, stop: Callable[[], str | None]) -> Request:
-        """This configuration as a request to the loop."""
         tables = tuple(self.reload)
         start = Start(self.start, self.timestamp, self.offsets, self.table, self.confirm, tables)
         return Request(run, self.seconds, self.until, start, stop=stop)

@@ -32,7 +32,6 @@ class DriveState:
 
     @property
     def failing(self) -> bool:
-        """Returns whether the flow has met an error."""
         return self.name == ERROR
 
 

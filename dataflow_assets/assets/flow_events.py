@@ -108,7 +108,6 @@ class FlowEvents:
         return [self._nodes[branch] for branch, report in self._last.items() if report.last]
 
     def has_commits(self, node: AssetNode) -> bool:
-        """Returns whether anything was committed to the asset."""
         return node.branch.id in self._moved
 
     def evaluations(self) -> Iterator[dg.AssetCheckEvaluation]:

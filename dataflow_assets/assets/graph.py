@@ -30,7 +30,6 @@ class AssetNode:
 
     @property
     def is_shared(self) -> bool:
-        """Returns whether other flows write the same table."""
         return self.key != self.table
 
 

@@ -77,7 +77,6 @@ class LaneRuns:
         return not self._location or run.tags.get(LOCATION, self._location) == self._location
 
     def driver(self) -> dg.DagsterRun | None:
-        """The newest run that has leased the lane."""
         runs = [record.dagster_run for record in self.live()]
         return next((run for run in runs if self._leases.is_held(run)), None)
 

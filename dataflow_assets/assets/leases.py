@@ -64,7 +64,6 @@ class Leases:
                 log.warning("the run's tags could not be written: %s", type(error).__name__)
 
     def is_held(self, run: dg.DagsterRun) -> bool:
-        """Returns whether the run lives and has leased it."""
         return run.status in LIVE and self._driver(run) is not None
 
     def _driver(self, run: dg.DagsterRun) -> FlowDriver | None:

@@ -56,7 +56,6 @@ def qualified_name(address: Address) -> str:
 
 
 def place(address: Address) -> dict[str, Any]:
-    """Returns how other tools find the table or topic."""
     return {
         "dagster/uri": uri(address),
         "dagster/table_name": qualified_name(address),
@@ -145,7 +144,6 @@ def log_link(run_id: str, flow: Flow) -> dict[str, Any]:
 
 
 def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    """The target's columns, as the table's page shows them."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(

@@ -45,7 +45,6 @@ def data_version(checkpoint: Checkpoint) -> str:
 
 
 def version_of(value: Any) -> str | None:
-    """Data version of a mirrored checkpoint."""
     if positions(value) is None:
         return None
     return _hash(value["positions"], value.get("source"), value.get("target"))

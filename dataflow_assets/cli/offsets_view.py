@@ -13,7 +13,6 @@ from dataflow_assets.runs.statuses import Answer, Status
 
 
 def as_json(answers: Sequence[Answer], describe: Callable[[BaseException], str]) -> dict[str, Any]:
-    """The offsets of each branch as plain data."""
     return {
         "flows": [
             {

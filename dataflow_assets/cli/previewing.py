@@ -96,7 +96,6 @@ def _fate(result: Result) -> str:
 
 
 def _printer() -> Callable[[Line], None]:
-    """Colours on a terminal, plain lines elsewhere."""
     if not sys.stdout.isatty():
         return lambda line: out(line.text)
     from rich.console import Console

@@ -195,7 +195,6 @@ class Json(Display):
 
 
 def display(as_json: bool, describe: Describe) -> Display:
-    """The one that fits who is looking."""
     if as_json:
         return Json(describe)
     return Terminal(describe) if sys.stdout.isatty() else Lines(describe)

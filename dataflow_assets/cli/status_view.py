@@ -44,7 +44,6 @@ Driven = Mapping[str, "DriveState"]
 
 
 def as_json(answers: Sequence[Answer], describe: Describe, driven: Driven) -> dict[str, Any]:
-    """The answers as plain data, in their order."""
     return {"flows": [_answer(answer, describe, driven) for answer in answers]}
 
 

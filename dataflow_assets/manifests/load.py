@@ -49,7 +49,6 @@ class Loaded:
 
     @property
     def broken_files(self) -> Mapping[str, tuple[Finding, ...]]:
-        """The findings of each file that has any."""
         files = groupby(self.findings, key=lambda finding: finding.file)
         return {file: tuple(findings) for file, findings in files}
 

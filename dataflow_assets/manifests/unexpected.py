@@ -23,7 +23,6 @@ def message(error: Exception) -> str:
 
 
 def of_file(file: str, error: Exception) -> Finding:
-    """A finding at the beginning of a file."""
     return Finding(file, 1, 1, "file", message(error))
 
 

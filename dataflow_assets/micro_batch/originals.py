@@ -69,7 +69,6 @@ def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
 
 
 def sink_rejection(offset: int, n: int, error: RejectedRecord, sent: OriginalMessages) -> Rejection:
-    """A record that its branch could not take."""
     return replace(rejection(offset, error, sent[offset]), n=n)
 
 

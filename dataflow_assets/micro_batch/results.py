@@ -36,11 +36,9 @@ class TaskReport:
     cuts: dict[str, int] = field(default_factory=dict)
 
     def results(self) -> Iterator[Result]:
-        """Notes and cuts as the driver gets them."""
         yield from (Result(note=note) for note in sorted(self.notes))
         yield from (Result(cut=cut) for cut in self.cuts.items())
 
 
 def encode(results: Iterable[Result]) -> pa.RecordBatch:
-    """Returns what a task gives back to Spark."""
     return pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)

@@ -31,7 +31,6 @@ class TaskFailure:
         return cls(tuple(map(_name, ours)), str(error), pickle.dumps(vars(error)))
 
     def error(self) -> DataflowError:
-        """The error once more, on the driver."""
         kinds = {_name(kind): kind for kind in _family(DataflowError)}
         kind = next(kinds[name] for name in self.kinds if name in kinds)
         error = kind.__new__(kind, self.message)

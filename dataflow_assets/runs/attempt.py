@@ -97,7 +97,6 @@ class RunAttempt:
 
     @property
     def _taking_part(self) -> set[str]:
-        """The branches that this attempt has opened."""
         return {opened.branch.id for opened in self._open_branches}
 
     @property

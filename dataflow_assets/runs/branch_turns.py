@@ -86,7 +86,6 @@ def _together(branches: Sequence[OpenBranch]) -> Iterable[tuple[OpenBranch, ...]
 
 
 def nearer(one: Positions | None, other: Positions | None, lags: Lags) -> Positions | None:
-    """The lower bound of the two, for each partition."""
     if one is None or other is None:
         return other if one is None else one
     return {p: _lower(p, end, other.get(p, end), lags) for p, end in one.items()}

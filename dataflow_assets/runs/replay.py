@@ -178,7 +178,6 @@ def _of_branches(flow: Flow, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _targets(flow: Flow, entry: Entry) -> frozenset[str]:
-    """The branches that an entry goes through."""
     return frozenset(branch.id for branch in flow.branches if is_for(branch, entry))
 
 

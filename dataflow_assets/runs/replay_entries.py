@@ -140,7 +140,6 @@ def names_of(piece: Slice) -> tuple[EntryName, ...]:
 
 
 def is_for(branch: Branch, entry: Entry) -> bool:
-    """Returns whether an entry goes through this branch."""
     return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.stored_id
 
 

@@ -33,7 +33,6 @@ class Reporting:
         return replace(report, table_rows=_row_count(opened.session))
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
-        """The branch's final report."""
         self._lags.pop(opened.branch.id, None)
         report = replace(self._report(opened, 0.0), last=True, reason=reason)
         session = opened.session

@@ -115,7 +115,6 @@ def _one(ends: Mapping[Key, End]) -> Mapping[Key, End]:
 def _peek(
     sinks: Mapping[Key, Sink], targets: Mapping[Key, Target]
 ) -> dict[Key, Checkpoint | DataflowError | None]:
-    """The checkpoints of branches whose sinks are asked together."""
     targets_of_sinks = [(sink, targets[key]) for key, sink in sinks.items()]
     checkpoints = peek_all(targets_of_sinks)
     return {

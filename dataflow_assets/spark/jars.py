@@ -68,7 +68,6 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The file's name, as the publisher gave it."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{classifier}.{self.packaging}"
 

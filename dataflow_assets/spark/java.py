@@ -44,7 +44,6 @@ def home(minimum: int = 17) -> Path:
 
 
 def executable(minimum: int = 17) -> str:
-    """The `java` to start a server with."""
     return str(home(minimum) / "bin" / "java")
 
 

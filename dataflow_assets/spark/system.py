@@ -89,7 +89,6 @@ def holder(lock: Path) -> dict[str, int] | None:
 
 
 def listening(process: psutil.Process) -> set[int]:
-    """The ports on which exactly this process listens."""
     connections = process.net_connections("tcp")
     return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 

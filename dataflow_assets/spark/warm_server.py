@@ -78,7 +78,6 @@ def end_silent(server: SparkConnect) -> None:
 
 
 def running(here: Path) -> SparkConnect | None:
-    """The Connect server of a folder, where one runs."""
     return detached.running(here, _servers(here)).get(SparkConnect.name)
 
 

@@ -89,7 +89,6 @@ class Folder:
         return content
 
     def open(self, name: str) -> Any:
-        """A file to read from, at any place."""
         return self._files.open_input_file(self._path(name))
 
     def create(self, name: str) -> Any:

@@ -98,7 +98,6 @@ class MetadataFiles:
             log.warning("%s: its %s is late: %s", self._bucket.location(name), HINT, error)
 
     def path(self, name: Identifier, number: int) -> str:
-        """Returns where the file of a number is."""
         return f"{self._folder(name)}/v{number}.metadata.json"
 
     def io(self, location: str) -> FileIO:

@@ -128,7 +128,6 @@ class KafkaBroker:
         return self._patiently("describing topics such as", ask, PATIENCE)
 
     def about(self, topic: str) -> Self:
-        """This connection for questions about another topic."""
         other = copy(self)
         vars(other).update(name=topic, _groups=None, _client=self._client)
         return other
@@ -174,7 +173,6 @@ class KafkaBroker:
         return self._patiently("listing offsets", ask, PATIENCE)
 
     def committed_offsets(self, group: str, topic: Topic) -> dict[int, KafkaCommitted]:
-        """Returns what the group has committed, by partition."""
         with closing(KafkaGroup(self._client.settings, group)) as client:
             partitions = range(topic.partitions)
             return self._patiently(

@@ -31,12 +31,10 @@ class Cluster:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Returns what each client of the cluster is given."""
         return {"bootstrap.servers": self.bootstrap, **dict(self.security)}
 
     @property
     def plain(self) -> bool:
-        """Returns whether there is neither encryption nor authentication."""
         return not self.security
 
 

@@ -114,7 +114,6 @@ class TopicAdmin(KafkaBroker):
             time.sleep(0.05)
 
     def rules(self) -> KafkaRules:
-        """Returns what the topic takes, by its configuration."""
         resource = ConfigResource(ResourceType.TOPIC, self.name)
 
         def ask() -> KafkaRules:

@@ -254,7 +254,6 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
         return f"{self.topic}.rejected"
 
     def producer_settings(self) -> dict[str, Any]:
-        """Returns what the declaration says about the producer."""
         return {
             "compression.type": self.compression,
             "max.in.flight.requests.per.connection": min(self.max_open_requests, 5),

@@ -54,7 +54,6 @@ class ConnectReference(NamedTuple):
 
 
 def references(value: str) -> Iterator[ConnectReference]:
-    """Returns those in a value, in their order."""
     for match in _REFERENCE.finditer(value):
         yield ConnectReference(match[0], match[1], match[2] or "", match[3])
 

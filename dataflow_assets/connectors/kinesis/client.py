@@ -106,7 +106,6 @@ class KinesisStream:
         )
 
     def shards(self) -> list[Shard]:
-        """All shards whose records are still there."""
         listed, request = list[Shard](), {"StreamName": self._name}
         while request:
             with translate_errors(f"cannot list the shards of {self._title}"), failing():

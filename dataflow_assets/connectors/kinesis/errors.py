@@ -92,7 +92,6 @@ class KinesisFailure(ServerFailure):
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Errors of the client inside as a Failure."""
     from botocore import exceptions
 
     try:

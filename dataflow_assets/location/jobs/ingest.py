@@ -66,7 +66,6 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
 
 
 def lane_request(lane: str) -> dg.RunRequest:
-    """Asks for a run of a lane."""
     config = {"ops": {OP: {"config": {"lane": lane}}}}
     return dg.RunRequest(job_name=INGEST, run_config=config, tags={LANE: lane})
 

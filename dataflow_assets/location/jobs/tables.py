@@ -58,7 +58,6 @@ class _Table:
     """The flows that read it."""
 
     def checkpoints(self) -> Iterator[Positions]:
-        """Returns those of all branches of its readers."""
         for flow in (reader.resolve() for reader in self.readers):
             for branch in flow.branches:
                 if checkpoint := branch.sink.peek(flow.target(branch)):

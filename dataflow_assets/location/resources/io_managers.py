@@ -257,7 +257,6 @@ def _output(context: dg.OutputContext) -> dict[str, Any]:
 
 
 def _upstream(context: Context) -> dict[str, Any]:
-    """The metadata of the asset whose table it is."""
     upstream = context.upstream_output if isinstance(context, dg.InputContext) else context
     return _plain(upstream.definition_metadata) if upstream else {}
 

@@ -70,7 +70,6 @@ class Waits:
     def of(
         self, name: str, manifest: str, failures: Failures, left: Eviction | None = None
     ) -> Wait:
-        """Returns how long a flow or a lane waits."""
         key, now = (name, f"{manifest} {left.at if left else ''}"), time.time()
         again, wait_known = self._known.get(key, (0.0, Wait()))
         if now >= again:

@@ -45,7 +45,6 @@ board = Board()
 
 
 def suspension(flow: Flow) -> str:
-    """Why a flow waits whatever its switch says."""
     return f"suspended in its manifest ({flow.file}:{flow.line}), whatever this switch says"
 
 

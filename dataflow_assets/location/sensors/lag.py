@@ -48,8 +48,6 @@ Event = dg.AssetObservation | dg.AssetCheckEvaluation
 
 
 def lag_sensor(graph: Graph) -> dg.SensorDefinition:
-    """The sensor for all flows of a location."""
-
     @dg.sensor(
         name="lag",
         minimum_interval_seconds=INTERVAL_SECONDS,
@@ -75,7 +73,6 @@ class _Seen:
     forgotten: bool
 
     def __str__(self) -> str:
-        """Returns what is remembered until the next look."""
         held = "" if self.lag.held is None else f":{slot_check(self.lag.held)[0]}"
         return f"{self.lag.records}:{self.lag.seconds != 0}{held}" + ":forgotten" * self.forgotten
 

@@ -27,7 +27,6 @@ class FilesRange(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> FilesStored:
-        """The file that it is a range of."""
         return FilesStored(self.name, self.size, self.changed)
 
 
@@ -92,7 +91,6 @@ class FilesCut:
     _room: int = 0
 
     def take(self, pieces: Iterable[Unread]) -> FilesCut:
-        """Cuts files, as long as there is room."""
         for piece in pieces:
             file, at, whole = piece.file, piece.begin, bool(compression(piece.file.name))
             while at < piece.end and self._open(file.size if whole else 1):

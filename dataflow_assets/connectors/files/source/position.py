@@ -67,7 +67,6 @@ class FilesPosition:
         return msgspec.json.encode(fields).decode()
 
     def then(self, added: FilesPosition) -> FilesPosition:
-        """This position with what a span adds."""
         return replace(added, read={**self.read, **added.read})
 
     def unread_names(self, other: FilesPosition) -> set[bytes]:

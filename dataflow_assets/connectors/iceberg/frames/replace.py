@@ -87,7 +87,6 @@ def mixed_files(tasks: Tasks) -> list[FileScanTask]:
 
 
 def _file_names(tasks: Tasks) -> set[tuple[str, ...]]:
-    """The files with the files of their deletes."""
     return {
         (task.file.file_path, *sorted(each.file_path for each in task.delete_files))
         for task in tasks

@@ -41,7 +41,6 @@ class Outside:
     rows: BooleanExpression
 
     def check(self, table: str, target: WriteTarget, batch: pa.RecordBatch) -> None:
-        """Raises PermanentError where there is one among these."""
         bound = bind(target.iceberg_schema, self.rows, case_sensitive=True)
         wrong = pa.Table.from_batches([batch]).filter(expression_to_pyarrow(bound))
         if wrong.num_rows:

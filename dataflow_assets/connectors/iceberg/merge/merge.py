@@ -149,7 +149,6 @@ class IcebergMerge:
         return bool(_run(matching.count))
 
     def _candidates(self, table: Table) -> list[FileScanTask]:
-        """The files that may hold rows of the keys."""
         scan = table.scan(row_filter=self._staged.filter(table.schema(), self._rules.key))
         try:
             return list(scan.plan_files())
@@ -181,7 +180,6 @@ class IcebergMerge:
 
 
 def _state(task: FileScanTask) -> tuple[str, frozenset[str]]:
-    """A data file and what is deleted from it."""
     return task.file.file_path, frozenset(file.file_path for file in task.delete_files)
 
 

@@ -155,7 +155,6 @@ class BucketRewriter:
         gone.append(task.file.file_path)
 
     def _rows(self, places: pa.Table) -> pa.RecordBatch:
-        """The staged rows, in the order of their places."""
         tables = [
             _read_staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
             for source, mine in _runs(places, "source")

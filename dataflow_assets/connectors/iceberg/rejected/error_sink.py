@@ -240,12 +240,10 @@ class _IcebergRead(msgspec.Struct):
 
 
 def error_table(sink: TableSinkOptions) -> ErrorTable:
-    """The sink's own table as an error sink."""
     return ErrorTable("iceberg", partial(_open, sink, sink.identifier, "the error sink"))
 
 
 def rejected_table(sink: TableSinkOptions) -> RejectedTable:
-    """The table beside the sink's own."""
     name = "the rejected records beside"
     return RejectedTable("iceberg", partial(_open, sink, identifier(sink), name))
 

@@ -99,7 +99,6 @@ class IcebergPiece:
         )
 
     def range(self, index: int, low: int, high: int) -> IcebergRange:
-        """A range of one of its files."""
         file, at = self.files[index], self.start
         return IcebergRange(
             file.path, low, high, str(at.snapshot), at.sequence, file.deletes, file.values

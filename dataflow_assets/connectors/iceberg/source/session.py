@@ -183,7 +183,6 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         return {TABLE: fold_parts(positions, TABLE) or SnapshotPosition().text()}
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:
-        """A checkpoint object of the DataFlow Operator."""
         return _positions(position_after_checkpoint(self._look(whole=True).metadata, document))
 
     def lag(self, after: Positions) -> Lag:
@@ -201,7 +200,6 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         return Lag(sum(step.rows for step in unread), seconds, ends)
 
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
-        """The first rows of the next part."""
         span = self.plan(after, Limit(records=limit))
         if not span.slices:
             return {}

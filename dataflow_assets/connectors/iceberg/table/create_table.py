@@ -85,7 +85,6 @@ def _columns(sink: TableSinkOptions, sample: pa.Schema) -> list[pa.Field]:
 
 
 def ensure_namespace(catalog: TableCatalog, sink: TableSinkOptions) -> None:
-    """Makes each missing level of the namespace."""
     levels = sink.identifier[:-1]
     for depth in range(1, len(levels) + 1):
         with suppress(ice.NamespaceAlreadyExistsError):

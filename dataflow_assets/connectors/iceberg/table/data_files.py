@@ -61,7 +61,6 @@ class WriteTarget:
 
     @property
     def sort_order(self) -> SortOrder:
-        """Returns how the rows of a file are sorted."""
         return _order(self.order)
 
     def file_io(self) -> FileIO:

@@ -53,7 +53,6 @@ class SnapshotPosition:
 
     @classmethod
     def inside(cls, snapshot: Snapshot, scan: Scan) -> SnapshotPosition:
-        """At the first row of the snapshot."""
         return replace(cls.after(snapshot), scan=scan)
 
     @classmethod

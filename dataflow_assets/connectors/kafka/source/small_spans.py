@@ -82,7 +82,7 @@ def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
         reading.go_on(GRACE)
         while reading.awaited:
             yield from reading.results()  # what is wrong with one slice does not hold up another
-            reading.raise_if_refused()
+            reading.ask_for_late()
     yield from reading.results()
     for piece in reading.dropped:
         yield piece.number, _alone(cluster, piece)
@@ -96,7 +96,7 @@ def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
             reading.go_on(GRACE)
             yield from piece.full()
             if reading.awaited and reading.quiet:
-                reading.raise_if_refused()
+                reading.ask_for_late()
     for _, batches in reading.results():
         yield from batches
 
@@ -149,7 +149,7 @@ class _KafkaReading:
             if first is not None:
                 self._hear_all([first, *self._consumer.consume(self._gulp, 0)])
 
-    def raise_if_refused(self) -> None:
+    def ask_for_late(self) -> None:
         """Goes on with what is late. What is silent is asked for; what does not fit is dropped."""
         if self._is_crowded:
             self._drop(max(self.awaited.values(), key=lambda piece: piece.held))

@@ -71,7 +71,6 @@ class StartOffsets:
         return lows | group | stored
 
     def _of_group(self, topic: Topic) -> Offsets:
-        """Asks what another program has committed for the group."""
         stored = self._broker.committed_offsets(self._source.consumer_group, topic)
         return {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
 

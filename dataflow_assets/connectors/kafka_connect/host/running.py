@@ -181,7 +181,6 @@ class ConnectRunning:
 
     @property
     def states(self) -> list[Name]:
-        """Returns those of its tasks, by their numbers."""
         return [task.state for task in self._tasks]
 
     def _noted_on(self) -> AbstractContextManager[None]:

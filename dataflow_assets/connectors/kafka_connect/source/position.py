@@ -41,7 +41,6 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
         return msgspec.json.encode(self, order="sorted").decode()
 
     def then(self, added: ConnectPosition) -> ConnectPosition:
-        """This position with what a span adds."""
         offsets = {**self.offsets, **added.offsets}
         return ConnectPosition(added.spool, added.part, added.token, offsets)
 

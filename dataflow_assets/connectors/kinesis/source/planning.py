@@ -51,7 +51,6 @@ class KinesisRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def keys(self) -> HashKeys:
-        """The hash keys of the shard, as numbers."""
         return HashKeys(*map(int, self.hash_keys or ()))
 
     @classmethod
@@ -74,7 +73,6 @@ class KinesisBound:
     """Records that arrived then or later, in ms since 1970, are left for later."""
 
     def excludes(self, record: KinesisRecord) -> bool:
-        """Returns whether the record is left for later."""
         if self.upto is not None and not self.upto.has(record.sequence):
             return True
         return self.before is not None and record.arrived >= self.before

@@ -54,7 +54,6 @@ class ShardPosition(
         return self.finished, int(self.sequence_number or 0), self.begin
 
     def has(self, sequence_number: str) -> bool:
-        """True where the record has been consumed."""
         return self.finished or int(sequence_number) <= int(self.sequence_number or 0)
 
 
@@ -88,11 +87,9 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     @property
     def finished_shards(self) -> frozenset[str]:
-        """The shards that are read to their end."""
         return frozenset(name for name, one in self.shards.items() if one.finished)
 
     def then(self, added: StreamPosition) -> StreamPosition:
-        """This position with what a span adds."""
         return StreamPosition({**self.shards, **added.shards}, self.begin or self.visible)
 
     def without(self, gone: Collection[str]) -> StreamPosition:

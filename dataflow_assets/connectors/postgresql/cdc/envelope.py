@@ -65,7 +65,6 @@ class Records:
 
     @property
     def in_snapshot(self) -> bool:
-        """Returns whether the rows are of a snapshot."""
         return self.number is None
 
     def each(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -63,7 +63,6 @@ class LoggedColumn:
         return self._mark(self.type.field(self.name))
 
     def fit(self, texts: pa.Array) -> Fitted:
-        """The column of these values of the log."""
         fitted = fit_column(texts, self.type, self.name)
         return replace(fitted, field=self._mark(fitted.field))
 
@@ -101,7 +100,6 @@ class CdcLayout:
 
     @property
     def key_indexes(self) -> list[int]:
-        """Returns where the key's columns are among all."""
         return [index for index, column in enumerate(self.columns) if column.name in self.key]
 
 

@@ -70,7 +70,6 @@ class Reached:
     """By what the changes were read; none in positions that older versions have stored."""
 
     def has(self, table: str) -> bool:
-        """Returns whether changes of the table are read."""
         return self.tables is None or table in self.tables
 
     def within(self, names: Collection[str]) -> Reached:
@@ -153,7 +152,6 @@ class StreamPart:
         return (other.upto, other.tables) == (self.after, self.tables)
 
     def within(self, names: Collection[str]) -> StreamPart:
-        """This part without the changes of other tables."""
         tables = None if self.tables is None else tuple(n for n in self.tables if n in names)
         return replace(self, tables=tables, keys=_of(names, self.keys))
 
@@ -177,7 +175,6 @@ Part = StreamPart | SnapshotPart
 
 
 def dump_part(part: Part) -> str:
-    """The part as a sink records it."""
     text = asdict(part)
     if not text.get("keys", True):
         del text["keys"]

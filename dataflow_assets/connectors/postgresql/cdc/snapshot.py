@@ -260,7 +260,6 @@ def _import(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
 
 
 def _blocks(part: SnapshotPart) -> str:
-    """The condition on rows of the part."""
     low = "ctid >= current_setting('dataflow.low')::tid"
     return low if part.high is None else f"{low} AND ctid < current_setting('dataflow.high')::tid"
 

@@ -105,7 +105,6 @@ class CdcChanges:
 
     @property
     def is_deleted(self) -> Bools:
-        """Returns whether a row is gone from its key."""
         return ~self._is_new
 
     @property
