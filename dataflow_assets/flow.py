@@ -220,17 +220,14 @@ def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
     Returns:
         True where both are one topic or table of one server.
     """
-    same_table = (one.system, one.namespace, one.name) == (
+    same = (one.system, one.namespace, one.name) == (
         other.system,
         other.namespace,
         other.name,
     )
     together = set(source.spellings()) & set(sink.spellings())
     return (
-        same_table
-        and bool(together)
-        and source.traits.reads_back
-        and not getattr(source, "query", None)
+        same and bool(together) and source.traits.reads_back and not getattr(source, "query", None)
     )
 
 

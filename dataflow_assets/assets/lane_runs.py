@@ -46,10 +46,8 @@ class LaneRuns:
 
     def live(self) -> Sequence[dg.RunRecord]:
         """Runs that drive the lane or are about to, newest first; dead ones are reported."""
-        records = [record for record in self._all() if self._is_ours(record.dagster_run)]
-        return sorted(
-            records, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True
-        )
+        ours = [record for record in self._all() if self._is_ours(record.dagster_run)]
+        return sorted(ours, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True)
 
     def elsewhere(self, run_id: str = "") -> dg.DagsterRun | None:
         """A live run of a lane of this name in another location, whose flows are not in this one.

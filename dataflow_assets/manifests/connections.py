@@ -118,10 +118,8 @@ def _spelling(item: Any) -> tuple[str, str] | None:
 
 def plain(text: str) -> str:
     """An address without scheme, user, password and options; hosts are the same in any case."""
-    address = (
-        re.sub(r"^([A-Za-z][\w+.-]*://)?(.*@)?", "", text.strip()).partition("?")[0].rstrip("/")
-    )
-    host, slash, rest = address.partition("/")
+    bare = re.sub(r"^([A-Za-z][\w+.-]*://)?(.*@)?", "", text.strip()).partition("?")[0].rstrip("/")
+    host, slash, rest = bare.partition("/")
     return f"{host.lower()}{slash}{rest}"
 
 

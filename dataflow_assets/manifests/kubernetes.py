@@ -52,10 +52,8 @@ def read(document: Document) -> tuple[SecretDocument | None, list[Finding]]:
             unreadable |= {str(key) for key in path[1:]}
         else:
             values[str(path[-1])] = SecretStr(text)
-    secret = SecretDocument(
-        document, namespace, name, values, frozenset(unreadable - values.keys())
-    )
-    return secret, findings
+    entry = SecretDocument(document, namespace, name, values, frozenset(unreadable - values.keys()))
+    return entry, findings
 
 
 def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None, str]]:

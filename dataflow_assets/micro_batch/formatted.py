@@ -170,19 +170,17 @@ class Formatted:
         read = np.ones(batch.num_rows, np.bool_)
         read[list(keys.refused)] = False
         mask = pa.array(read)
-        keys_of_nulls = keys.texts.filter(mask)
+        nulls = keys.texts.filter(mask)
         decoded = self._decoder.decode(
-            batch.column("body").filter(mask), offsets.filter(mask), keys_of_nulls
+            batch.column("body").filter(mask), offsets.filter(mask), nulls
         )
         bad = [
             Rejection(offsets[row].as_py(), "decode", why, None)
             for row, why in keys.refused.items()
         ]
         # Kept as they were sent, for a replay decodes keys again.
-        key_by_offset = dict(zip(offsets.to_pylist(), batch.column("key").to_pylist(), strict=True))
-        rejected = [
-            replace(one, key=key_by_offset[one.offset]) for one in (*decoded.rejected, *bad)
-        ]
+        raw = dict(zip(offsets.to_pylist(), batch.column("key").to_pylist(), strict=True))
+        rejected = [replace(one, key=raw[one.offset]) for one in (*decoded.rejected, *bad)]
         return Decoded(decoded.rows, rejected)
 
 

@@ -62,10 +62,8 @@ def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
     """Why a record is rejected, in the words of the step that refused it."""
     where = "" if error.step is None else f"transformations[{error.step}] ({error.step_type}): "
     reason = f"{where}{error.reason}"
-    rejected = Rejection(
-        offset, error.stage, reason, None, step=error.step, step_type=error.step_type
-    )
-    return rejected.of(sent)
+    entry = Rejection(offset, error.stage, reason, None, step=error.step, step_type=error.step_type)
+    return entry.of(sent)
 
 
 def sink_rejection(offset: int, n: int, error: RejectedRecord, sent: OriginalMessages) -> Rejection:

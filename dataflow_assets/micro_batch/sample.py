@@ -106,22 +106,18 @@ class Sampler:
     def _tell(self, batches: Iterable[pa.RecordBatch]) -> _SampleAnswer:
         typed = self.source.delivers == "columns"
         try:
-            field_sample = (
-                self._of_parts(batches) if typed else self.sample(self._messages(batches))
-            )
+            seen = self._of_parts(batches) if typed else self.sample(self._messages(batches))
         except DataflowError as error:
             # A failed task would lose the class, and be repeated.
             return _SampleAnswer(failure=TaskFailure.of(error))
-        return _SampleAnswer(field_sample.records, field_sample.schema.serialize().to_pybytes())
+        return _SampleAnswer(seen.records, seen.schema.serialize().to_pybytes())
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         if self.format is not None:
             return self._of_groups(batches, self.format)
         bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
-        inferred = [(len(one), infer(one)) for one in bodies]
-        return FieldSample(
-            sum(number for number, _ in inferred), merge(schema for _, schema in inferred)
-        )
+        types = [(len(one), infer(one)) for one in bodies]
+        return FieldSample(sum(number for number, _ in types), merge(schema for _, schema in types))
 
     def _of_groups(self, batches: Iterable[pa.RecordBatch], form: MessageFormat) -> FieldSample:
         """The types of the messages' own schemas, for what steps have left alone."""

@@ -78,12 +78,10 @@ def _was_replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
     forget()
     if not isinstance(error, PermanentError) or isinstance(error, TakenOver | Stopped):
         return False
-    resolved = outcome(flow.resolve)
-    if isinstance(resolved, DataflowError) or resolved == opened:
+    fresh = outcome(flow.resolve)
+    if isinstance(fresh, DataflowError) or fresh == opened:
         return False
-    other = (
-        "a Secret has another value" if resolved.files == opened.files else "a certificate is new"
-    )
+    other = "a Secret has another value" if fresh.files == opened.files else "a certificate is new"
     log.warning("flow %s: %s; %s: trying again", flow.id, error, other)
     return True
 

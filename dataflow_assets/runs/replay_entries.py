@@ -82,15 +82,13 @@ class EntrySource(MessageSource, ReadsParts):
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """At their places in the part: those that somebody has deleted leave gaps."""
         by_name = {one.name: one for one in self.entries}
-        entries = [
-            (at, by_name[name]) for at, name in enumerate(names_of(piece)) if name in by_name
-        ]
-        if not entries:
+        mine = [(at, by_name[name]) for at, name in enumerate(names_of(piece)) if name in by_name]
+        if not mine:
             return
-        changes = [self.change(entry) for _, entry in entries]
-        rows = [_row(entry, at, one) for (at, entry), one in zip(entries, changes, strict=True)]
+        changes = [self.change(entry) for _, entry in mine]
+        rows = [_row(entry, at, one) for (at, entry), one in zip(mine, changes, strict=True)]
         batch = _with_refusals(
-            pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in entries]
+            pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in mine]
         )
         yield with_changes(batch, changes) if any(changes) else batch
 

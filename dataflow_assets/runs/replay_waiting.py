@@ -38,7 +38,7 @@ class Waiting:
         whole = all(len(entries) < most for _, entries in listed)
         return cls(
             flow,
-            tuple((s, {one.id: one for one in listed_entries}) for s, listed_entries in listed),
+            tuple((s, {one.id: one for one in rows}) for s, rows in listed),
             whole,
         )
 

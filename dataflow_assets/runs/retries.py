@@ -88,10 +88,8 @@ class RunProgress:
 
     def open_for(self, branch: Branch) -> bool:
         """Returns whether the branch takes part now: not suspended, or long enough."""
-        suspension = self._suspended.get(branch.id)
-        return suspension is None or (
-            not suspension.for_good and time.monotonic() >= suspension.back
-        )
+        away = self._suspended.get(branch.id)
+        return away is None or (not away.for_good and time.monotonic() >= away.back)
 
     def suspend(self, flow: Flow, error: DataflowError) -> bool:
         """Suspends the branch that the error is about; False when no other branch could go on."""
@@ -99,13 +97,9 @@ class RunProgress:
             self._suspended = {name: b for name, b in self._suspended.items() if b.for_good}
             return False
         now = time.monotonic()
-        suspension = self._suspended.get(error.branch)
-        wait = (
-            min(2 * suspension.wait, LONGEST_SUSPENSION)
-            if suspension
-            else self._patience.first_wait
-        )
-        since = suspension.since if suspension else now
+        away = self._suspended.get(error.branch)
+        wait = min(2 * away.wait, LONGEST_SUSPENSION) if away else self._patience.first_wait
+        since = away.since if away else now
         self._suspended[error.branch] = SuspendedBranch(error, wait, since, now + wait)
         again = "for this run" if isinstance(error, PermanentError) else f"for {wait:.1f} s"
         log.warning("flow %s: %s is suspended %s: %s", flow.id, error.branch, again, error)
@@ -135,10 +129,10 @@ class RunProgress:
 
     def lasting(self, branch: str | None) -> bool:
         """True where a suspended branch never comes back, or not within the run's patience."""
-        suspension = self._suspended.get(branch or "")
-        if suspension is None:
+        away = self._suspended.get(branch or "")
+        if away is None:
             return False
-        return suspension.for_good or time.monotonic() - suspension.since >= self._patience.seconds
+        return away.for_good or time.monotonic() - away.since >= self._patience.seconds
 
     def stop_at(self, error: Stopped) -> None:
         """Nothing at or behind this record is read any more in this run."""
@@ -168,16 +162,14 @@ class RunProgress:
 
     def raise_suspended(self, flow: Flow) -> None:
         """Ends the run with the error of a branch that did not come back."""
-        suspensions = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
-        if not suspensions:
+        gone = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
+        if not gone:
             return
-        first = suspensions[0][1]
+        first = gone[0][1]
         kind = PermanentError if first.for_good else TransientError
-        others = (
-            "The other branches went on; each" if len(suspensions) < len(flow.branches) else "Each"
-        )
+        others = "The other branches went on; each" if len(gone) < len(flow.branches) else "Each"
         error = kind(
-            f"flow {flow.id}: {_describe(suspensions)}. {others} continues from its own checkpoint"
+            f"flow {flow.id}: {_describe(gone)}. {others} continues from its own checkpoint"
         )
         error.suspended = tuple(self._suspended)
         raise error from first.error

@@ -72,14 +72,10 @@ def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
     that does not even answer what is asked about a single end, sooner.
     """
     resolved = {flow.id: outcome(partial(_resolve, flow)) for flow in flows}
-    resolved_flows = [one for one in resolved.values() if isinstance(one, Flow)]
-    targets = {(f.id, branch.id): f.target(branch) for f in resolved_flows for branch in f.branches}
-    sinks = group_ends(
-        ((f.id, branch.id), branch.sink) for f in resolved_flows for branch in f.branches
-    )
-    sources = group_ends(
-        ((f.id, branch.id), f.source) for f in resolved_flows for branch in f.branches
-    )
+    ready = [one for one in resolved.values() if isinstance(one, Flow)]
+    targets = {(f.id, branch.id): f.target(branch) for f in ready for branch in f.branches}
+    sinks = group_ends(((f.id, branch.id), branch.sink) for f in ready for branch in f.branches)
+    sources = group_ends(((f.id, branch.id), f.source) for f in ready for branch in f.branches)
     peeks = [
         Question(ends, partial(_peek, ends, targets), partial(_peek, _one(ends), targets))
         for ends in sinks.values()

@@ -76,7 +76,5 @@ def _unwrap(text: str) -> str:
         text = text[match.end() :].strip()
     text = _SQLSTATE.sub("", " ".join(text.split()))
     text = text.rpartition("Reason: ")[2]
-    sentences = [
-        part for part in re.split(r"(?<=[.!?]) (?=[A-Z])", text) if not _ADVICE.search(part)
-    ]
-    return " ".join(sentences).removesuffix(".")
+    parts = [part for part in re.split(r"(?<=[.!?]) (?=[A-Z])", text) if not _ADVICE.search(part)]
+    return " ".join(parts).removesuffix(".")

@@ -34,12 +34,8 @@ def home(minimum: int = 17) -> Path:
     homes = {release: folder for folder in _folders() if (release := _release(folder))}
     fitting = [release for release in homes if release >= minimum]
     if not fitting:
-        homes_listed = (
-            ", ".join(f"{release} in {folder}" for release, folder in homes.items()) or "none"
-        )
-        raise ServerError(
-            f"Java {minimum} or newer is needed and was not found; there is: {homes_listed}"
-        )
+        there = ", ".join(f"{release} in {folder}" for release, folder in homes.items()) or "none"
+        raise ServerError(f"Java {minimum} or newer is needed and was not found; there is: {there}")
     return homes[min(fitting)]
 
 

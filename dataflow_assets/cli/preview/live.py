@@ -72,14 +72,12 @@ def _count(rows: Sequence[Row]) -> str:
 
 def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     """The lowest position of each partition: what some branch has not got yet."""
-    positions_or_names = [_stored_positions(flow, branch, session) for branch in flow.branches]
-    stored = [positions for positions in positions_or_names if not isinstance(positions, str)]
+    stands = [_stored_positions(flow, branch, session) for branch in flow.branches]
+    stored = [positions for positions in stands if not isinstance(positions, str)]
     if not stored and (left := _inherited_positions(flow)):
         return {**session.start(), **left}, "where the program before this flow has stopped"
     if not stored:
-        reason = next(
-            (one for one in positions_or_names if isinstance(one, str) and one), "never run"
-        )
+        reason = next((one for one in stands if isinstance(one, str) and one), "never run")
         return session.start(), f"the place where the flow begins ({reason})"
     return lowest(stored, session.lags), "the stored checkpoint"
 

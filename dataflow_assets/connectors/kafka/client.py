@@ -286,7 +286,5 @@ class KafkaBroker:
             raise
 
     def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
-        offsets = {
-            partition.partition: self.wait_for(answer) for partition, answer in asked.items()
-        }
-        return [offsets[number] for number in sorted(offsets)]
+        infos = {partition.partition: self.wait_for(answer) for partition, answer in asked.items()}
+        return [infos[number] for number in sorted(infos)]

@@ -172,12 +172,10 @@ class KafkaConnection(Connector):
 
 def _matrix(protocol: str, blocks: Mapping[str, Spec | None]) -> Iterator[str]:
     needed = {"SSL": "tls", "SASL": "sasl"}
-    blocks_needed = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
-    for key in (
-        key for key, block in blocks.items() if block is not None and key not in blocks_needed
-    ):
+    needs = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
+    for key in (key for key, block in blocks.items() if block is not None and key not in needs):
         yield f"securityProtocol: {protocol} forbids the block {key}; leave one of them out"
-    missing = [key for key in blocks_needed if blocks[key] is None]
+    missing = [key for key in needs if blocks[key] is None]
     if missing:
         missing_blocks = f"block{'s' * (len(missing) - 1)} {' and '.join(missing)}"
         add = "it" if len(missing) == 1 else "them"

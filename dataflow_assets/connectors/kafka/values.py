@@ -28,10 +28,8 @@ class Outgoing:
     @property
     def size(self) -> int:
         """Its bytes in an uncompressed batch of its own, and a few more."""
-        header_bytes = sum(
-            len(name.encode()) + len(value or b"") + 10 for name, value in self.headers
-        )
-        return FRAMING + len(self.value or b"") + len(self.key or b"") + header_bytes
+        extra = sum(len(name.encode()) + len(value or b"") + 10 for name, value in self.headers)
+        return FRAMING + len(self.value or b"") + len(self.key or b"") + extra
 
 
 MakeRecord = Callable[[bytes | None, bool], Outgoing]

@@ -114,10 +114,8 @@ def _names(config: Config) -> list[str]:
 
 def _provider(name: str, config: Config) -> Provider:
     begin = f"{LISTED}.{name}.param."
-    settings = {
-        key.removeprefix(begin): one for key, one in config.items() if key.startswith(begin)
-    }
-    return Provider(_kind(name, config), settings)
+    own = {key.removeprefix(begin): one for key, one in config.items() if key.startswith(begin)}
+    return Provider(_kind(name, config), own)
 
 
 def _kind(name: str, config: Config) -> str:

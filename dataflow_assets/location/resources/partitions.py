@@ -60,10 +60,8 @@ def _partitions(context: Context, given: object) -> Partitions:
     if isinstance(definition, dg.MultiPartitionsDefinition):
         names = [each.name for each in definition.partitions_defs]
         columns = _columns(given, names)
-        dimensions = [
-            definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys
-        ]
-        rows = [tuple(key[name] for name in names) for key in dimensions]
+        keyed = [definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys]
+        rows = [tuple(key[name] for name in names) for key in keyed]
         definitions = [each.partitions_def for each in definition.partitions_defs]
     else:
         columns, rows, definitions = [_column(given)], [(key,) for key in keys], [definition]
@@ -80,9 +78,9 @@ def _column(given: object) -> str:
 
 
 def _columns(given: object, names: Sequence[str]) -> list[str]:
-    by_dimension = given if isinstance(given, Mapping) else {}
-    columns = [by_dimension.get(name) for name in names]
-    if not all(isinstance(column, str) and column for column in columns) or len(by_dimension) > len(
+    by_dim = given if isinstance(given, Mapping) else {}
+    columns = [by_dim.get(name) for name in names]
+    if not all(isinstance(column, str) and column for column in columns) or len(by_dim) > len(
         names
     ):
         listed = ", ".join(f'"{name}": "<column>"' for name in names)

@@ -109,11 +109,9 @@ class Sources:
         self._keep_opened()
         self._open_all([flow for flow in flows if self._is_outdated(flow)])
         busy = self._asking.keys() | self._opening.keys()
-        sources = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
-        groups = group_ends((name, one.source) for name, one in sources.items())
-        return {
-            n: sources[n] for group, names in groups.items() if group not in busy for n in names
-        }
+        ends = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
+        groups = group_ends((name, one.source) for name, one in ends.items())
+        return {n: ends[n] for group, names in groups.items() if group not in busy for n in names}
 
     def _is_outdated(self, flow: Flow) -> bool:
         source = self._open.get(flow.id)

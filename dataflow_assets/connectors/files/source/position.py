@@ -88,10 +88,8 @@ class FilesPosition:
     def has_changed(self, file: FilesStored) -> bool:
         """Returns whether the file is done or begun, and looked different then."""
         name, version = marks(file)
-        seen_version = (
-            bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
-        )
-        return seen_version not in (None, version)
+        seen = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
+        return seen not in (None, version)
 
 
 def marks(file: FilesStored) -> tuple[bytes, bytes]:

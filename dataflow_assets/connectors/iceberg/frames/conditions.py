@@ -47,17 +47,15 @@ def condition(partitions: Partitions | None, table: object, schema: Schema) -> B
     if partitions is None:
         return AlwaysTrue()
     partitions.check(table, schema.column_names)
-    expression = _any(
-        _all(_dimension(schema, d) for d in product) for product in partitions.products
-    )
+    whole = _any(_all(_dimension(schema, d) for d in product) for product in partitions.products)
     try:
-        bind(schema, expression, case_sensitive=True)
+        bind(schema, whole, case_sensitive=True)
     except (TypeError, ValueError) as error:
         raise PermanentError(
             f"metadata partition_expr: a partition key is no value of its column in {table}: "
             f"{error}"
         ) from None
-    return expression
+    return whole
 
 
 def others(partitions: Partitions, condition: BooleanExpression) -> BooleanExpression:

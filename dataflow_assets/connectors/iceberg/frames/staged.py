@@ -98,10 +98,8 @@ def _fit_batch(
     Raises PermanentError for a value that is not kept, or is missing where there must be one.
     """
     held = set(batch.schema.names)
-    wanted_schema = pa.schema(
-        [one for one in row_schema(target.iceberg_schema) if one.name in held]
-    )
-    rows = fit(table, batch.select(wanted_schema.names), wanted_schema)
+    shape = pa.schema([one for one in row_schema(target.iceberg_schema) if one.name in held])
+    rows = fit(table, batch.select(shape.names), shape)
     schema = file_schema(target.iceberg_schema, names)
     try:
         columns = [encode_column(rows, field) for field in schema]

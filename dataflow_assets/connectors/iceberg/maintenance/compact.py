@@ -85,10 +85,8 @@ def _groups(table: Table, target_bytes: int) -> Iterator[list[DataFile]]:
         return
     entries = [one for one in live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
     current = table.spec().spec_id
-    current_files = sorted(
-        (one for one in entries if one.data_file.spec_id == current), key=_kind_and_age
-    )
-    for _, some in groupby(current_files, key=lambda one: _kind_and_age(one)[:2]):
+    ours = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
+    for _, some in groupby(ours, key=lambda one: _kind_and_age(one)[:2]):
         files = _within([one.data_file for one in some], target_bytes)
         if len(files) >= FEWEST:
             yield files

@@ -161,10 +161,8 @@ class IcebergMerge:
     def _stored_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
         few = self._staged.rows <= FEW
         groups = tuple(_groups(tasks)) or ((),)
-        staged_paths = self._staged.paths if few else ()
-        reader = StoredKeys(
-            table.metadata, write_target(table), groups, self._rules.key, staged_paths
-        )
+        paths = self._staged.paths if few else ()
+        reader = StoredKeys(table.metadata, write_target(table), groups, self._rules.key, paths)
         frame = self._spark.range(0, len(groups), 1, len(groups))
         keys = frame.mapInArrow(reader, KEYS)
         return keys.hint("broadcast") if few else keys

@@ -91,12 +91,10 @@ class IcebergStage:
         self._paths.append(file.path)
         file.write(rows)
         file.close()
-        document: dict[str, Any] = {"path": file.path, "rows": rows.num_rows, "bytes": rows.nbytes}
-        document["schema"] = self._target.iceberg_schema.schema_id
-        document["keys"] = {
-            name: _values(rows.column(name), name, self._target) for name in self._key
-        }
-        self._done.append(json.dumps(document))
+        entry: dict[str, Any] = {"path": file.path, "rows": rows.num_rows, "bytes": rows.nbytes}
+        entry["schema"] = self._target.iceberg_schema.schema_id
+        entry["keys"] = {name: _values(rows.column(name), name, self._target) for name in self._key}
+        self._done.append(json.dumps(entry))
 
     def close(self) -> tuple[str, ...]:
         self._flush()

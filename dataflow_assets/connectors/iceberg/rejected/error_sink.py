@@ -208,12 +208,10 @@ def _stored_ids(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -
         LessThanOrEqual(term=_REFERENCE, value=most),
     )
     fields = [name for name in ("id", "reading") if name in names]
-    stored_rows = (
-        table.scan(row_filter=between, selected_fields=tuple(fields)).to_arrow().to_pylist()
-    )
+    rows = table.scan(row_filter=between, selected_fields=tuple(fields)).to_arrow().to_pylist()
     yield from {
         row["id"]
-        for row in stored_rows
+        for row in rows
         if row["id"] in wanted
         and ("reading" not in row or wanted[row["id"]]["reading"] <= (row["reading"] or 0))
     }

@@ -102,13 +102,11 @@ def arrivals(metadata: TableMetadata, head: Snapshot | None) -> Mapping[int, int
     for entry in metadata.snapshot_log:
         logged.setdefault(entry.snapshot_id, entry.timestamp_ms)
     line = [*lineage(metadata, head)]
-    oldest_logged = max(
-        (at for at, one in enumerate(line) if one.snapshot_id in logged), default=-1
-    )
+    oldest = max((at for at, one in enumerate(line) if one.snapshot_id in logged), default=-1)
     arrivals_by_id: dict[int, int] = {}
     came: int | None = None
     for at, one in enumerate(line):
-        came = logged.get(one.snapshot_id, came if at < oldest_logged else None)
+        came = logged.get(one.snapshot_id, came if at < oldest else None)
         arrivals_by_id[one.snapshot_id] = one.timestamp_ms if came is None else came
     return arrivals_by_id
 

@@ -29,26 +29,24 @@ def jars_of(
             short name are there, or a jar is broken.
     """
     plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
-    candidates = {
-        (name, tuple(some)) for some in plugins for name in _classes_named(connector, some)
-    }
-    names = sorted({name for name, _ in candidates})
+    pairs = {(name, tuple(some)) for some in plugins for name in _classes_named(connector, some)}
+    names = sorted({name for name, _ in pairs})
     if len(names) > 1:
         listed = ", ".join(names)
         raise PermanentError(f"several connectors are called {connector}: name one of {listed}")
-    if not candidates:
+    if not pairs:
         where = ", ".join((*folders, *(Path(jar).name for jar in jars)))
         raise PermanentError(
             f"no jar in plugins ({where}) has the class {connector}: name the folder of the "
             "connector's jars, or all of them by their coordinates, or correct class"
         )
-    if len(candidates) > 1:
-        places = ", ".join(sorted({str(some[0].parent) for _, some in candidates}))
+    if len(pairs) > 1:
+        places = ", ".join(sorted({str(some[0].parent) for _, some in pairs}))
         raise PermanentError(
             f"several plugins have the class {connector}, maybe of other versions: leave one of "
             f"{places} in plugins"
         )
-    ((name, some),) = candidates
+    ((name, some),) = pairs
     return name, list(some)
 
 

@@ -168,19 +168,17 @@ def ahead(
         limit: the most messages and bytes; one record at least.
         bound: what is left for later.
     """
-    page_ahead, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
+    step, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
     for page in stream.pages(shard.id, start.iterator, min(MOST_RECORDS, limit.records + 1)):
-        page_ahead, more = _fitting(
-            page.records, limit, bound, replace(page_ahead, behind=page.behind)
-        )
+        step, more = _fitting(page.records, limit, bound, replace(step, behind=page.behind))
         if more is not None:
-            return replace(page_ahead, full=more)
+            return replace(step, full=more)
         if page.ended or page.at_tip:
-            return replace(page_ahead, ended=page.ended, looked=looked)
-        if page_ahead.records and time.monotonic() > until:
-            return replace(page_ahead, full=True)
+            return replace(step, ended=page.ended, looked=looked)
+        if step.records and time.monotonic() > until:
+            return replace(step, full=True)
         looked = now()
-    return replace(page_ahead, ended=True, looked=looked)
+    return replace(step, ended=True, looked=looked)
 
 
 def _fitting(

@@ -40,22 +40,22 @@ def lag(
     with explain_errors(source, "looking for changes"):
         with lent_to_source(source.dsn()) as link:
             watch.look(link)
-            end, slot_state = slot.end_of_log(link), slot.find(link, source)
+            end, state = slot.end_of_log(link), slot.find(link, source)
             idle.of(slot.server(link))
         ends = {PARTITION: dump_end(end)}
         if reached is None:
-            if slot_state is None or source.loads:
-                held = None if slot_state is None else slot_state.retained
+            if state is None or source.loads:
+                held = None if state is None else state.retained
                 return Lag(max(1, rows), 0.0, ends, held=held)
-            reached = Reached(slot_state.confirmed)
+            reached = Reached(state.confirmed)
         watch.check_seen(reached)
         at = reached.lsn
-        slot_state = slot.check(source, slot_state, at)
+        state = slot.check(source, state, at)
         size = max(0, end.value - at.value)
-        if slot_state.pid is not None:
-            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, slot_state.retained)
+        if state.pid is not None:
+            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, state.retained)
         changes = _changes(idle, at, end)
-    return Lag(rows + _estimate(changes, at, size), _age(changes), ends, size, slot_state.retained)
+    return Lag(rows + _estimate(changes, at, size), _age(changes), ends, size, state.retained)
 
 
 def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> CdcSeen:

@@ -37,10 +37,10 @@ def first_rows(source: PostgresqlCdcOptions, tables: Sequence[CdcTable], limit: 
 def first_changes(source: PostgresqlCdcOptions, after: Lsn, limit: int) -> Records:
     """First changes for a flow that has come so far."""
     with explain_errors(source, "looking for changes"), lent_to_source(source.dsn()) as link:
-        slot_state = slot.check(source, slot.find(link, source), after)
+        state = slot.check(source, slot.find(link, source), after)
         end = slot.end_of_log(link)
-    if slot_state.pid is not None:
-        raise errors.in_use(source, slot_state.pid, slot_state.application)
+    if state.pid is not None:
+        raise errors.in_use(source, state.pid, state.application)
     return _first(source, StreamPart(str(after), str(end)), limit)
 
 

@@ -149,16 +149,16 @@ class Planning:
         source, tables = self._source, self._loading.tables
         publication.publish(link, source, tables)
         publication.published_tables(link, source, tables, begun=False)
-        slot_state = slot.find(link, source)
-        if slot_state is None and not source.create_slot_if_not_exists:
+        state = slot.find(link, source)
+        if state is None and not source.create_slot_if_not_exists:
             raise errors.no_slot(source, begun=False)
-        if slot_state is None:
+        if state is None:
             slot.make(link, source)
             log.info("flow %s: created %s", self._flow, source.title)
-            slot_state = slot.find(link, source)
-        assert slot_state is not None  # noqa: S101 - it was just made
+            state = slot.find(link, source)
+        assert state is not None  # noqa: S101 - it was just made
         self._watch.look(link)
-        return slot_state
+        return state
 
     def _make_for_load(self, link: TextLink) -> None:
         """Publication and slot, once nothing is in the way of the load that comes next."""
@@ -173,12 +173,12 @@ class Planning:
     ) -> Span | _CdcAhead:
         """The log up to its end, or to where the run ends."""
         bound = None if until is None else stored_position(until)
-        slot_state = self.make_slot(link) if at is None else self._check(link, at)
+        state = self.make_slot(link) if at is None else self._check(link, at)
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
         self.look_at_keys(link)
-        begin = at or Reached(slot_state.confirmed, self._loading.names)
+        begin = at or Reached(state.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
         upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
         return _CdcAhead(begin, upto, moves=at is None or until is not None)

@@ -168,7 +168,7 @@ def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str,
     Called by the driver when it begins to load tables. The server computes these columns, and
     publishes them only where it is asked to (PostgreSQL 18, and stored ones alone).
     """
-    columns_left_out = {
+    hidden = {
         table.name: [
             name
             for (name,) in link.execute(_GENERATED, table.oid)
@@ -176,9 +176,7 @@ def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str,
         ]
         for table in wanted
     }
-    return "; ".join(
-        f"{table}: {', '.join(names)}" for table, names in columns_left_out.items() if names
-    )
+    return "; ".join(f"{table}: {', '.join(names)}" for table, names in hidden.items() if names)
 
 
 def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:

@@ -122,15 +122,11 @@ class PostgresqlCdcSession(
             with lent_to_source(self._source.dsn()) as link:
                 self._watch.look(link)
                 self._planning.look_at_keys(link)
-                slot_state, end = slot.find(link, self._source), slot.end_of_log(link)
+                state, end = slot.find(link, self._source), slot.end_of_log(link)
                 self._idle.of(slot.server(link))
-            if (
-                slot_state is None
-                or slot_state.pid is not None
-                or self._idle.has_news(slot_state.confirmed, end)
-            ):
+            if state is None or state.pid is not None or self._idle.has_news(state.confirmed, end):
                 return {PARTITION: dump_end(end)}
-            return {PARTITION: dump_end(slot_state.confirmed)}
+            return {PARTITION: dump_end(state.confirmed)}
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -232,14 +228,14 @@ class PostgresqlCdcSession(
         position = operator_checkpoint.position_of(document)
         what = "looking at the slot"
         with explain_errors(self._source, what), lent_to_source(self._source.dsn()) as link:
-            slot_state = slot.find(link, self._source)
-        if slot_state is None:
+            state = slot.find(link, self._source)
+        if state is None:
             raise errors.no_slot(self._source, begun=True)
-        if slot_state.confirmed.value > position.lsn.value:
+        if state.confirmed.value > position.lsn.value:
             lsn = operator_checkpoint.lsn_text(document)
-            warning = errors.passed_over(self._source, slot_state.confirmed, lsn)
+            warning = errors.passed_over(self._source, state.confirmed, lsn)
             log.warning("flow %s: %s", self._flow, warning)
-            position = replace(position, lsn=slot_state.confirmed)
+            position = replace(position, lsn=state.confirmed)
         return {PARTITION: dump(position)}
 
     @override

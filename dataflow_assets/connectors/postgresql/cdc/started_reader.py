@@ -85,11 +85,7 @@ def begin(
         else:
             break
     with lent_to_source(source.dsn()) as link:
-        slot_state = slot.find(link, source)
-    if (
-        slot_state is not None
-        and slot_state.confirmed.value > after.value
-        and not sender.holds_slot
-    ):
-        raise errors.slot_moved(source, slot_state.confirmed, after)
-    slot.check(source, slot_state, after)
+        state = slot.find(link, source)
+    if state is not None and state.confirmed.value > after.value and not sender.holds_slot:
+        raise errors.slot_moved(source, state.confirmed, after)
+    slot.check(source, state, after)

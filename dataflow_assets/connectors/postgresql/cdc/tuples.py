@@ -46,13 +46,13 @@ class CdcColumn:
         """`other` where the mask is set; it has as many rows as the mask is set."""
         if not mask.any():
             return self
-        merged = CdcColumn(self.kind.copy(), self.start.copy(), self.size.copy())
-        merged.kind[mask], merged.start[mask], merged.size[mask] = (
+        both = CdcColumn(self.kind.copy(), self.start.copy(), self.size.copy())
+        both.kind[mask], both.start[mask], both.size[mask] = (
             other.kind,
             other.start,
             other.size,
         )
-        return merged
+        return both
 
 
 class CdcChanges:
