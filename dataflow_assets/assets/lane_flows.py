@@ -123,8 +123,8 @@ class LaneFlows:
 
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """
-        loaded = (one for one in self._loaded.flows if one.id != flow.id)
-        others = {one.source.traits.reserved for one in loaded} - {""}
+        loaded = self._loaded.flows
+        others = {one.source.traits.reserved for one in loaded if one.id != flow.id} - {""}
         gone = not self.over and self._why.get(flow.id) in {_REMOVED, _SUSPENDED}
         return gone and flow.source.traits.reserved not in others
 

@@ -75,6 +75,7 @@ class LaneMember(RunHost):
         self.flow, self._session, self._board, self._beside = flow, spark, board, beside
         self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
         self._reason: str | None = None
+        self.freshness = flow.policies.freshness_seconds
         self._resume = threading.Event()
         self._error: DataflowError | None = None
         self._news = self._ill = False
@@ -130,11 +131,6 @@ class LaneMember(RunHost):
             self._closed = True
         self.answer(error)
         self.wake()
-
-    @property
-    def freshness(self) -> float:
-        """Seconds within which a new record should be visible."""
-        return self.flow.policies.freshness_seconds
 
     @property
     def busy(self) -> bool:

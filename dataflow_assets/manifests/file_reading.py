@@ -65,7 +65,9 @@ def _read(file: str, size: int) -> FileReading:
         return _refusal(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
     form = form_of(file)
     if form == ".properties":
-        return _properties(file)
+        parsed = properties.parse(properties.decode(Path(file).read_bytes()), file)
+        whole = FileReading(findings=parsed.findings, hints=parsed.hints)
+        return _join((whole, _of_language(parsed.document, ".properties")))
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -79,12 +81,6 @@ def _read(file: str, size: int) -> FileReading:
         return FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
     reading = FileReading(findings=tuple(findings))
     return _join((reading, *(_guard(document) for document in documents)))
-
-
-def _properties(file: str) -> FileReading:
-    parsed = properties.parse(properties.decode(Path(file).read_bytes()), file)
-    whole = FileReading(findings=parsed.findings, hints=parsed.hints)
-    return _join((whole, _of_language(parsed.document, ".properties")))
 
 
 def _refusal(file: str, message: str) -> FileReading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -130,9 +130,11 @@ class Sampler:
                 continue
             bodies = list(self._bodies(in_json(batch, form)[0]))
             records += len(bodies)
-            schemas.append(
-                reduce(lambda s, g: _with_group_types(s, bodies, g), groups, infer(bodies))
-            )
+            schema = infer(bodies)
+            for group in groups:
+                if isinstance(group.rows, pa.RecordBatch):
+                    schema = _with_types(schema, bodies, group.rows)
+            schemas.append(schema)
         return FieldSample(records, unite(schemas))
 
     def _of_group(self, group: Group) -> pa.Schema:
@@ -176,13 +178,12 @@ class Sampler:
 
     def glance(self) -> FieldSample | None:
         """Returns what the first typed rows tell; None where none of them reaches the branch."""
+        read = partial(part_reader(self.source).batches, self.span.slices[0])
         if self.steps is None:
-            first = next(part_reader(self.source).batches(self.span.slices[0], frozenset()), None)
+            first = next(read(frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
             return FieldSample(1, pa.schema(columns, {Note.TYPED: b"1"}))
-        with _closing(
-            part_reader(self.source).batches(self.span.slices[0], self.metadata_to_read)
-        ) as rows:
+        with _closing(read(self.metadata_to_read)) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
@@ -222,13 +223,6 @@ def _closing(batches: Iterator[Given]) -> Iterator[Iterator[Given]]:
     finally:
         if isinstance(batches, Generator):
             batches.close()
-
-
-def _with_group_types(
-    schema: pa.Schema, bodies: Sequence[bytes | dict[str, Any] | None], group: Group
-) -> pa.Schema:
-    is_record = isinstance(group.rows, pa.RecordBatch)
-    return _with_types(schema, bodies, group.rows) if is_record else schema
 
 
 def unite(schemas: Iterable[pa.Schema]) -> pa.Schema:
@@ -304,8 +298,8 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     samples = [
         FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in answers
     ]
-    total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), FieldSample(0, pa.schema([])))
     joined = merge if work.format is None else unite
-    return FieldSample(total, joined(one.schema for one in samples if one.records))
+    schema = joined(one.schema for one in samples if one.records)
+    return FieldSample(sum(one.records for one in samples), schema)

@@ -187,12 +187,10 @@ class EntrySession(SourceSession):
         new = [entry for entry in self._entries if entry.token not in settled]
         if not new:
             return Span((PartSlice(_PARTITION, position, position),))
-        upto = ",".join([*self._tokens_to_keep(done), *(entry.token for entry in new)])
-        return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
-
-    def _tokens_to_keep(self, done: Sequence[str]) -> list[str]:
         recent = frozenset(done[-REMEMBERED:])
-        return [token for token in done if token in recent or self._waits(token)]
+        tokens_to_keep = [token for token in done if token in recent or self._waits(token)]
+        upto = ",".join([*tokens_to_keep, *(entry.token for entry in new)])
+        return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
 
     def _waits(self, token: str) -> bool:
         return token not in self._noted and (self._waiting is None or token in self._waiting)

@@ -28,7 +28,6 @@ from dataflow_assets.assets.metadata import (
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.flow import Flow
 from dataflow_assets.location.sensors import default_status
 from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
 from dataflow_assets.location.sensors.instances import instance_of
@@ -130,7 +129,11 @@ def _look_at(
 ) -> Iterator[tuple[AssetNode, _Seen | str]]:
     """All branches that were reported once; a text where one was not asked, and why."""
     mirrors = checkpoints.mirrors(instance, nodes)
-    driven = _driven_flows([node.flow for node in nodes], instance)
+    flows = [node.flow for node in nodes]
+    runs = going(instance)
+    own = {flow.id for flow in flows if Runs(instance, flow, runs).on()}
+    lanes = [LaneRuns(instance, lane, runs) for lane in {flow.lane for flow in flows}]
+    driven = own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
     readable = []
     for node in nodes:
         if node.flow.id in driven and time.time() - mirrors[node.key].at < SILENT_SECONDS:
@@ -148,14 +151,6 @@ def _look_at(
 
 def _positions(found: Known) -> Positions | None:
     return None if isinstance(found, DataflowError) else found
-
-
-def _driven_flows(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
-    """The ids of the flows that a run works on right now."""
-    runs = going(instance)
-    own = {flow.id for flow in flows if Runs(instance, flow, runs).on()}
-    lanes = [LaneRuns(instance, lane, runs) for lane in {flow.lane for flow in flows}]
-    return own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
 
 
 def _events(node: AssetNode, seen: _Seen, state: str | None) -> Iterator[Event]:

@@ -166,7 +166,8 @@ class KafkaSourceSession(
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        return self._reader.read(spark, span, self._lows, columns, self._most_bytes)
+        reader = FrameReader(self._source, self._flow, self.topic.id)
+        return reader.read(spark, span, self._lows, columns, self._most_bytes)
 
     @override
     def reader(self, span: Span) -> SpanReader:
@@ -248,10 +249,6 @@ class KafkaSourceSession(
     def _mark(self) -> str:
         """The metadata of offsets that this flow commits; another topic's are not its own."""
         return f"{MARK}{self._flow} {self.topic.id}"
-
-    @property
-    def _reader(self) -> FrameReader:
-        return FrameReader(self._source, self._flow, self.topic.id)
 
     @cached_property
     def ahead(self) -> Peek:
