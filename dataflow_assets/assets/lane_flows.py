@@ -38,7 +38,6 @@ _UNTOUCHED = (
 log = logging.getLogger(__name__)
 
 Manifests = Callable[[], Loaded]
-"""What the manifests say now."""
 
 
 def drivable(flow: Flow) -> bool:
@@ -163,7 +162,7 @@ class LaneFlows:
         self._let_go.pop(flow.id, None)
 
     def note_change(self) -> None:
-        """A flow fares otherwise than it did: the registry says so with the next look."""
+        """A flow's status changed: it is written on the next poll."""
         self._written = 0.0
 
     def end(self, flow: Flow) -> None:

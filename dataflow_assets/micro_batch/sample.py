@@ -155,13 +155,10 @@ class Sampler:
         if self.source.delivers == "messages":
             yield from self.read_together(indexes)
             return
+        pieces = self.span.slices
         for index in indexes:
-            piece = self.span.slices[index]
-            yield from with_ordinals(
-                part_reader(self.source).batches(piece, self.metadata_to_read),
-                index,
-                len(self.span.slices),
-            )
+            rows = part_reader(self.source).batches(pieces[index], self.metadata_to_read)
+            yield from with_ordinals(rows, index, len(pieces))
 
     def read_together(self, indexes: Iterable[int]) -> Iterator[pa.RecordBatch]:
         """The messages of slices that are read by `messages_together`; empty ones are left out."""
@@ -238,7 +235,6 @@ def unite(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 def _unite(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A type of both; JSON where there is none."""
     plain = not any(Note.KIND.marks(field) for field in (one, other))
     try:
         if plain:
@@ -282,8 +278,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     typed = work.source.delivers == "columns"
     if typed and (glanced := work.glance()) is not None:
         return glanced
-    messages = work.source.delivers == "messages"
-    reader = span_reader(source, work.span) if messages else "spark"
+    reader = span_reader(source, work.span) if work.source.delivers == "messages" else "spark"
     if reader != "spark":
         work = replace(work, identity=source.identity)
         if work.steps is None and reader == "driver":

@@ -252,7 +252,6 @@ class KafkaSourceSession(
 
     @cached_property
     def ahead(self) -> Peek:
-        """A look at records, without consuming them."""
         return Peek(self._broker.cluster, self._source.topic)
 
     @cached_property
