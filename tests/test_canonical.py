@@ -105,4 +105,4 @@ def test_no_digest_is_made_of_what_python_shows_of_an_object() -> None:
     engine = ROOT / "dataflow_assets"
     texts = {file.name: file.read_text() for file in engine.rglob("*.py")}
     made = {name for name, text in texts.items() if "import hashlib" in text and "repr(" in text}
-    assert made == {"former_digests.py", "frame.py"}  # of texts: the group of Spark's consumers
+    assert made == {"digests.py", "frame.py"}  # of texts: the group of Spark's consumers

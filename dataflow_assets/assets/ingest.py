@@ -64,7 +64,9 @@ class Ingest:
         """`name`: of the lane; `nodes` gives the assets of a flow as it is driven."""
         self._context, self._lane, self._nodes = context, lane, nodes
         self._failing: dict[str, Failing] = {}
-        self._lane_flows = LaneFlows(context.instance, name, context.run, manifests, self._state)
+        self._lane_flows = LaneFlows(
+            context.instance, name, context.run, manifests, self._state, driven=lane.current_flows
+        )
         self._evictions = Evictions(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
@@ -74,7 +76,7 @@ class Ingest:
         self._last_shown: dict[Key, AssetNode] = {}
         """What has had its last event of this run."""
         self._untold = set[str]()
-        """Flows whose events could not be made: they have left for that."""
+        """Flows whose events cannot be made: they leave for that."""
         self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
@@ -136,7 +138,7 @@ class Ingest:
                 self._flows[flow.id] = flow
                 link = log_link(self._context.run.run_id, flow)
                 self._events[flow.id] = FlowEvents(self._nodes(flow), link)
-                self._lane_flows.begin(flow)
+                self._untold.discard(flow.id)
             case Report():
                 with self._alone(event.flow):
                     self._events[event.flow].take(event)

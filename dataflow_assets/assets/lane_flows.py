@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -55,17 +55,20 @@ class LaneFlows:
     Dagster's storage are logged, and what was known before holds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whose flows, what is said of them, and what becomes of them
         self,
         instance: dg.DagsterInstance,
         lane: str,
         run: dg.DagsterRun,
         manifests: Manifests,
         state: Callable[[Flow], FlowState],
+        *,
+        driven: Callable[[], Mapping[str, Flow]],
     ) -> None:
+        """`driven`: what `Lane.current_flows` says."""
         self._instance, self._lane, self._run_id = instance, lane, run.run_id
         self._location = run.tags.get(LOCATION, "")
-        self._manifests, self._state = manifests, state
+        self._manifests, self._state, self._driven = manifests, state, driven
         self._registry = LaneRegistry(instance, lane)
         self._leaving = LaneRegistry(instance, lane, "leaving")
         self._patience = time.monotonic() + END_SECONDS
@@ -76,10 +79,9 @@ class LaneFlows:
         self._wanted: Sequence[Flow] | None = None
         self._named: dict[str, Flow] = {}
         """Those that are driven or about to be, as the registry says."""
-        self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
         self._chosen: dict[str, Flow] = {}
-        """Every flow that a look has chosen: the lane may begin it a moment after the next look."""
+        """Every flow that a look has chosen: why it is left out is asked when it has left."""
         self._let_go: dict[str, str] = {}
         """Driven flows that a look has left out, and why: they end, wanted again or not."""
         self._loaded = Loaded()
@@ -108,7 +110,10 @@ class LaneFlows:
         return self._wanted or ()
 
     def lets_go(self, flow: Flow) -> bool:
-        """True where the flow must not be driven now, or must not have been since it began."""
+        """True where the flow must not be driven now, or must not have been since it began.
+
+        Called when it has left; `end` follows.
+        """
         driven = self.flows_to_drive()
         gone = flow.id in self._let_go or all(one.id != flow.id for one in driven)
         return bool(self.over) or gone
@@ -130,7 +135,7 @@ class LaneFlows:
     @property
     def none(self) -> bool:
         """True where there is nothing to drive and nothing being driven."""
-        return self._wanted is not None and not self._wanted and not self._driven
+        return self._wanted is not None and not self._wanted and not self._driven()
 
     def idle_reason(self, *, asked: bool) -> str:
         """Why a run that has driven nothing never will, in this process; empty where it may.
@@ -156,11 +161,6 @@ class LaneFlows:
         untouched = off and switches.is_untouched(self._instance, own)
         return f"lane {self._lane}: {_UNTOUCHED}" if untouched else ""
 
-    def begin(self, flow: Flow) -> None:
-        """The lane drives the flow from now on; called with its event `Began`."""
-        self._driven[flow.id] = flow
-        self._let_go.pop(flow.id, None)
-
     def note_change(self) -> None:
         """A flow's status changed: it is written on the next poll."""
         self._written = 0.0
@@ -170,7 +170,7 @@ class LaneFlows:
 
         Called with its event `Ended` or `Left`.
         """
-        self._driven.pop(flow.id, None)
+        self._let_go.pop(flow.id, None)
         self._named.pop(flow.id, None)
         self._written = 0.0
         self._write()
@@ -185,16 +185,18 @@ class LaneFlows:
             self._name(free, at_once=True)
             free = self._without_own_runs(free)
         if self.over:  # the newer run goes by what is written now: nothing more begins
-            free = [flow for flow in free if flow.id in self._driven]
+            free = [flow for flow in free if flow.id in self._driven()]
             self._written = 0.0
-        left_out = self._driven.keys() - {flow.id for flow in free}
+        left_out = self._driven().keys() - {flow.id for flow in free}
         self._let_go |= {name: self._why.get(name, "") for name in left_out}
         self._chosen |= {flow.id: flow for flow in free}
-        self._name(free, at_once=len(self._named) > len({f.id for f in free} | self._driven.keys()))
+        self._name(
+            free, at_once=len(self._named) > len({f.id for f in free} | self._driven().keys())
+        )
         return free
 
     def _name(self, flows: Sequence[Flow], *, at_once: bool) -> None:
-        self._named = {flow.id: flow for flow in [*flows, *self._driven.values()]}
+        self._named = {flow.id: flow for flow in [*flows, *self._driven().values()]}
         self._written = 0.0 if at_once else self._written
         self._write()
 
@@ -205,7 +207,7 @@ class LaneFlows:
         self._why |= {flow.id: self._why_missing(flow) for flow in missing}
         fit = [flow for flow in flows if not self._why[flow.id] and flow.id not in out]
         for flow in fit:
-            if self._driven.get(flow.id, flow).hash != flow.hash:
+            if self._driven().get(flow.id, flow).hash != flow.hash:
                 self._why[flow.id] = "its manifest changed"
         return fit
 

@@ -5,14 +5,16 @@ life are kept in Dagster's storage.
 """
 
 import logging
+import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
 
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
+from dataflow_assets.sdk.repeating import repeat
 
 DRIVES = "dataflow/drives"  # "true": finds the runs of flows and lanes among everything else
 DRIVER = "dataflow/driver"  # with what is driven behind it: which run drives it, and its process
@@ -24,6 +26,11 @@ LIVE = [
 ]
 COMING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
 NOT_ENDED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
+WRITES = 20  # until a lease stands, however many steps of the run write tags at the same time
+PART_SECONDS = 0.1  # the longest between two of them: writers that meet part
+LOOK_SECONDS = 5.0  # after which a lease that was overwritten later is made again
+
+Tags = Mapping[str, str]
 
 log = logging.getLogger(__name__)
 
@@ -46,22 +53,48 @@ class Leases:
         self._heartbeat = Heartbeat(instance, name)
 
     @contextmanager
-    def driving(self, run_id: str, tags: Mapping[str, str]) -> Iterator[None]:
+    def driving(self, run_id: str, tags: Tags) -> Iterator[None]:
         """Leases it for the run, and shows that the run is alive, until the block ends.
 
         Called in the process that drives. `tags` are written with the lease. Raises what Dagster's
         storage raises, before the block only.
         """
-        own = {self._tag: value(run_id, FlowDriver.here())}
-        self._instance.add_run_tags(run_id, {DRIVES: "true", **tags, **own})
+        own = {DRIVES: "true", **tags, self._tag: value(run_id, FlowDriver.here())}
+        self._write(run_id, own)
         try:
-            with self._heartbeat.beating(run_id):
+            with (
+                self._heartbeat.beating(run_id),
+                repeat(lambda: self._try(self._renew, run_id, own), LOOK_SECONDS, "lease"),
+            ):
                 yield
         finally:
-            try:
-                self._instance.add_run_tags(run_id, {self._tag: "done"})
-            except Exception as error:  # noqa: BLE001 - what was committed is committed
-                log.warning("the run's tags could not be written: %s", type(error).__name__)
+            # Other steps of the run may take hours, in this process or in others.
+            self._try(self._write, run_id, {self._tag: "done"})
+
+    def _try(self, act: Callable[[str, Tags], None], run_id: str, tags: Tags) -> None:
+        try:
+            act(run_id, tags)
+        except Exception as error:  # noqa: BLE001 - what was committed is committed
+            log.warning("the run's tags could not be written: %s", type(error).__name__)
+
+    def _write(self, run_id: str, tags: Tags) -> None:
+        """Until they stand: Dagster writes all tags of a run, as they were when it read them.
+
+        So of two steps of a run that write at once, one overwrites what the other has written.
+        """
+        for _ in range(WRITES):
+            self._instance.add_run_tags(run_id, tags)
+            time.sleep(random.random() * PART_SECONDS)  # noqa: S311 - no secret
+            if self._stands(run_id, tags):
+                return
+
+    def _renew(self, run_id: str, tags: Tags) -> None:
+        if not self._stands(run_id, tags):
+            self._write(run_id, tags)
+
+    def _stands(self, run_id: str, tags: Tags) -> bool:
+        run = self._instance.get_run_by_id(run_id)
+        return run is None or run.tags.get(self._tag) == tags[self._tag]
 
     def is_held(self, run: dg.DagsterRun) -> bool:
         return run.status in LIVE and self._driver(run) is not None

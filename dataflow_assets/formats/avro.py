@@ -40,7 +40,7 @@ _AVRO = "AVRO"
 
 @dataclass(frozen=True)
 class AvroFormat(MessageFormat):
-    """How the messages of one topic are decoded.
+    """Decodes the Avro messages of one topic.
 
     `schema`: of messages without a number of their own, as JSON text. `schemas`: those that a
     message names by its number. `reader`: the schema that the result is to have, whatever schema a
@@ -109,7 +109,7 @@ class AvroFormat(MessageFormat):
     def _whole(
         self, bodies: pa.Array, as_json: frozenset[str], refused: dict[int, str]
     ) -> Iterator[Group]:
-        """What does not fit behind five bytes, and begins with 0 because its first value does.
+        """Decodes as a whole what begins with 0 and does not fit after five bytes.
 
         Leaves in `refused` what does not fit as a whole either, with the reason of the first try.
         """
@@ -132,10 +132,10 @@ class AvroFormat(MessageFormat):
             at = group.at.tolist()
             types = self._types(number)
             if types and isinstance(group.rows, pa.RecordBatch):
-                found = self._events(at, group.rows, types, refused)
+                events = self._events(at, group.rows, types, refused)
             else:
-                found = zip(at, as_texts(group.rows), strict=True)
-            for row, text in found:
+                events = zip(at, as_texts(group.rows), strict=True)
+            for row, text in events:
                 texts[row] = text
         return Texts(pa.array(texts, pa.binary()), refused)
 
@@ -164,11 +164,11 @@ class AvroFormat(MessageFormat):
     def keys(self, keys: pa.Array) -> Texts:
         if not self.keys_named:
             return Texts(keys)
-        found = AvroFormat(schemas=self.schemas, but=self.but, of_keys=True).texts(keys)
-        read = found.texts.to_pylist()
+        texts = AvroFormat(schemas=self.schemas, but=self.but, of_keys=True).texts(keys)
+        read = texts.texts.to_pylist()
         return Texts(
             pa.array(read if self.keys_as_json else map(_unquote, read), pa.binary()),
-            {row: f"key: {reason}" for row, reason in found.refused.items()},
+            {row: f"key: {reason}" for row, reason in texts.refused.items()},
         )
 
     def _by_schema(
@@ -203,19 +203,19 @@ class AvroFormat(MessageFormat):
                 make_decoder("the Avro schema", self.schema or "", (), self.reader, as_json)
             )
         assert self.schemas is not None  # noqa: S101 - or no message would have a head
-        found = self.schemas.by_id(number)
+        schema = self.schemas.by_id(number)
         name = f"schema {number} of the registry"
-        if found.kind != _AVRO:
-            raise RejectedRecord("decode", f"{name} is of type {found.kind}, and not Avro")
-        references = tuple(text for _, text in found.references)
-        return usable(make_decoder(name, found.text, references, self.reader, as_json))
+        if schema.kind != _AVRO:
+            raise RejectedRecord("decode", f"{name} is of type {schema.kind}, and not Avro")
+        references = tuple(text for _, text in schema.references)
+        return usable(make_decoder(name, schema.text, references, self.reader, as_json))
 
 
 def _have_head(block: Block, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which of these rows can have a head."""
-    found = rows & (block.ends - block.starts > HEAD_BYTES)
-    found[found] = block.data[block.starts[found]] == 0
-    return found
+    have = rows & (block.ends - block.starts > HEAD_BYTES)
+    have[have] = block.data[block.starts[have]] == 0
+    return have
 
 
 def _after_head(block: Block, rows: Ints, headed: npt.NDArray[np.bool_]) -> Block:
@@ -226,10 +226,10 @@ def _after_head(block: Block, rows: Ints, headed: npt.NDArray[np.bool_]) -> Bloc
 
 def _numbers(block: Block, rows: Ints) -> Ints:
     """The numbers of the schemas that these messages name."""
-    found = np.zeros(len(rows), np.int64)
+    numbers = np.zeros(len(rows), np.int64)
     for at in range(1, HEAD_BYTES):
-        found = found << 8 | block.data[block.starts[rows] + at]
-    return found
+        numbers = numbers << 8 | block.data[block.starts[rows] + at]
+    return numbers
 
 
 def _unquote(text: bytes | None) -> bytes | None:

@@ -19,7 +19,7 @@ from fastavro.read import SchemaResolutionError
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_depth import Depth
-from dataflow_assets.formats.avro_schema import AvroSchema, Schema
+from dataflow_assets.formats.avro_schema import AvroSchema
 
 UNFIT = (
     RejectedRecord,
@@ -48,31 +48,28 @@ class AvroReader:
     def __init__(self, schema: AvroSchema, *, as_columns: bool) -> None:
         """`as_columns`: records may have a field more, the mark: nobody reads it."""
         self._inside = as_columns and _can_hold_mark(schema)
-        self._written = self._items(schema)
-        self._alone = parse_schema(schema.raw)
-        self._depth = Depth(schema) if schema.recursive else None
-
-    def _items(self, schema: AvroSchema) -> Schema:
         mark = {"name": _FIELD, "type": _TYPE}
         if self._inside:
             item = schema.raw | {"fields": [*schema.raw["fields"], mark]}
         else:
             fields = [{"name": _VALUE, "type": schema.raw}, mark]
             item = {"type": "record", "name": "_dataflow_item", "fields": fields}
-        return parse_schema({"type": "array", "items": item})
+        self._written = parse_schema({"type": "array", "items": item})
+        self._alone = parse_schema(schema.raw)
+        self._depth = Depth(schema) if schema.recursive else None
 
     def __call__(self, values: Sequence[bytes]) -> list[Any]:
         """Raises one of UNFIT where a value is none of the schema."""
         if self._depth is not None:
             self._depth.check(values)
         block = BytesIO(b"".join((_long(len(values)), _MARK.join(values), _MARK, b"\0")))
-        found = cast("list[Any]", schemaless_reader(block, self._written, None))
-        if len(found) != len(values) or any(one[_FIELD] != _MARK for one in found):
+        items = cast("list[Any]", schemaless_reader(block, self._written, None))
+        if len(items) != len(values) or any(one[_FIELD] != _MARK for one in items):
             raise ValueError("the value ends before or behind the end of the message")
-        return found if self._inside else [one[_VALUE] for one in found]
+        return items if self._inside else [one[_VALUE] for one in items]
 
     def own_error(self, value: bytes) -> Exception | None:
-        """What is wrong with a value by itself: in a block it may have read into its mark."""
+        """Returns why a value alone cannot be read: in a block it may have read into its mark."""
         data = BytesIO(value)
         try:
             schemaless_reader(data, self._alone, None)

@@ -53,7 +53,7 @@ class AvroColumns:
 
     @classmethod
     def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> AvroColumns | None:
-        """None where the values are no records, or have fields of our own names.
+        """Returns None if the values are not records, or have fields with reserved names.
 
         `as_json`: fields that are to be JSON, where they can be so at once.
         """
@@ -63,14 +63,14 @@ class AvroColumns:
         names = [one["name"] for one in root["fields"]]
         if not set(SYSTEM_COLUMNS).isdisjoint(names) or len(set(names)) < len(names):
             return None
-        made = [
+        columns = [
             (_JSON_FIELD.with_name(one["name"]), texts(schema, one["type"]))
             if one["name"] in as_json and schema.is_plain(one["type"])
             else _column(schema, one["name"], one["type"])
             for one in root["fields"]
         ]
-        builds = tuple((field.name, build) for field, build in made)
-        return cls(pa.schema([field for field, _ in made]), builds)
+        builds = tuple((field.name, build) for field, build in columns)
+        return cls(pa.schema([field for field, _ in columns]), builds)
 
     def build(self, records: Sequence[dict[str, Any]]) -> pa.RecordBatch:
         """Raises ValueError or an error of Arrow where a value is none of its type."""
@@ -81,28 +81,28 @@ class AvroColumns:
 
 
 def _column(schema: AvroSchema, name: str, kind: Schema) -> Made:
-    found = schema.resolve(kind)
-    if isinstance(found, list):
-        some = non_null(found)
+    resolved = schema.resolve(kind)
+    if isinstance(resolved, list):
+        some = non_null(resolved)
         if len(some) == 1:
             return _column(schema, name, some[0])
         if not some:
             return _column(schema, name, "null")
     if schema.is_json(kind):
         return Kind.JSON.field(name), texts(schema, kind)
-    if isinstance(found, dict) and logical_type(found):
-        return avro_logical.column(name, found)
-    if isinstance(found, dict) and found["type"] == "record":
-        return _record(schema, name, found)
-    if isinstance(found, dict) and found["type"] == "array":
-        return _array(schema, name, found)
-    simple = _SIMPLE[found if isinstance(found, str) else found["type"]]
+    if isinstance(resolved, dict) and logical_type(resolved):
+        return avro_logical.column(name, resolved)
+    if isinstance(resolved, dict) and resolved["type"] == "record":
+        return _record(schema, name, resolved)
+    if isinstance(resolved, dict) and resolved["type"] == "array":
+        return _array(schema, name, resolved)
+    simple = _SIMPLE[resolved if isinstance(resolved, str) else resolved["type"]]
     return pa.field(name, simple), lambda values: pa.array(values, simple)
 
 
 def _record(schema: AvroSchema, name: str, found: Any) -> Made:
-    made = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
-    fields = [field for field, _ in made]
+    members = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
+    fields = [field for field, _ in members]
 
     def build(values: Sequence[Any]) -> pa.Array:
         null = None
@@ -112,7 +112,7 @@ def _record(schema: AvroSchema, name: str, found: Any) -> Made:
             return pa.array(values, pa.struct([]))
         children = [
             inner([None if one is None else one[field.name] for one in values])
-            for field, inner in made
+            for field, inner in members
         ]
         return struct_of(children, fields, null)
 
@@ -138,9 +138,9 @@ def types() -> tuple[TypeRow, ...]:
     rows = []
     for shown, schema, note in _SHOWN:
         text = record % f'{{"name": "a", "type": {schema}}}'
-        found = AvroColumns.of(AvroSchema(text))
-        assert found is not None  # noqa: S101 - it is a record
-        rows.append(TypeRow(shown, found.schema.field(0), note))
+        columns = AvroColumns.of(AvroSchema(text))
+        assert columns is not None  # noqa: S101 - it is a record
+        rows.append(TypeRow(shown, columns.schema.field(0), note))
     return tuple(rows)
 
 

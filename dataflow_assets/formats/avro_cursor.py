@@ -35,9 +35,9 @@ class Block:
         """All bodies of a binary array; null ones are empty."""
         _, offsets, data = bodies.buffers()
         bounds = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1]
-        found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        octets = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
         places = bounds.astype(np.int64)
-        return cls(found, places[:-1], places[1:])
+        return cls(octets, places[:-1], places[1:])
 
     def part(self, first: int, count: int) -> Block:
         rows = slice(first, first + count)
@@ -53,7 +53,7 @@ class Block:
 
 
 class AvroCursor:
-    """Where the reading of each value is."""
+    """Holds the place up to which each value is read."""
 
     def __init__(self, block: Block) -> None:
         first, last = int(block.starts.min()), int(block.ends.max())
@@ -65,7 +65,7 @@ class AvroCursor:
         return self.at if rows is None else self.at[rows]
 
     def move(self, rows: Rows, to: Ints) -> None:
-        """Behind what was read. Raises Misfit where a value has ended before."""
+        """Moves to the end of what was read. Raises Misfit if a value has ended before."""
         if np.any(to > (self.ends if rows is None else self.ends[rows])):
             raise Misfit
         if rows is None:
@@ -95,8 +95,8 @@ class AvroCursor:
         """So many bytes of each value, a row for each."""
         at = self.take(rows)
         self.move(rows, at + size)
-        found: Bytes = self.data[at[:, None] + np.arange(size)]
-        return found
+        octets: Bytes = self.data[at[:, None] + np.arange(size)]
+        return octets
 
     def slices(self, rows: Rows) -> pa.Array:
         lengths = self.longs(rows)

@@ -32,17 +32,17 @@ class AvroDecoder:
         self.name = name
         self._optional = schema.optional_record()
         schema = self._optional[0] if self._optional else schema
-        wanted = reader and reader.optional_record()
-        self._takes_null = reader is None or wanted is not None
-        found = wanted[0] if wanted else reader or schema
-        self.row_types = row_types(found)
+        optional = reader and reader.optional_record()
+        self._takes_null = reader is None or optional is not None
+        target = optional[0] if optional else reader or schema
+        self.row_types = row_types(target)
         """Of change events: what converts the values of rows."""
-        self.key_types = key_types(found)
-        self._columns = AvroColumns.of(found, as_json)
-        self._texts = whole_texts(found)
+        self.key_types = key_types(target)
+        self._columns = AvroColumns.of(target, as_json)
+        self._texts = whole_texts(target)
         self._vectors = None if reader else Vectors.of(schema, as_json)
         self._read = AvroReader(schema, as_columns=self._columns is not None)
-        self._change = resolution(schema, found) if reader else None
+        self._change = resolution(schema, target) if reader else None
 
     def unwrap(self, at: Ints, block: Block, refused: dict[int, str]) -> tuple[Ints, Block, Ints]:
         """Separates records from nulls, where the schema is a record or null.
@@ -73,10 +73,10 @@ class AvroDecoder:
 
     def __call__(self, values: Sequence[bytes]) -> Part:
         """Columns, or JSON texts of what are no records. Raises one of UNFIT."""
-        found = self._read(values)
+        cells = self._read(values)
         if self._change is not None:
-            found = [self._change(one) for one in found]
-        return self._texts(found) if self._columns is None else self._columns.build(found)
+            cells = [self._change(one) for one in cells]
+        return self._texts(cells) if self._columns is None else self._columns.build(cells)
 
     def explain(self, value: bytes, error: Exception) -> str:
         """Why a value is refused, in words."""
@@ -115,11 +115,7 @@ def _no_record(*, is_null: bool) -> str:
 
 @lru_cache(maxsize=256)
 def make_decoder(
-    name: str,
-    text: str,
-    references: tuple[str, ...],
-    reader: str | None,
-    as_json: frozenset[str],
+    name: str, text: str, references: tuple[str, ...], reader: str | None, as_json: frozenset[str]
 ) -> AvroDecoder | str:
     """The decoder, or why there can be none: each message would look for the reason again."""
     try:

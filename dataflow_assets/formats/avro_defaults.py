@@ -16,17 +16,17 @@ def default(schema: AvroSchema, kind: Schema, value: Any, choice: Choice) -> Any
 
     Called once for each field that has a default. Raises ValueError where it is none of the type.
     """
-    found = schema.resolve(kind)
-    if isinstance(found, list):
-        return _of_union(schema, found, value, choice)
-    name = found if isinstance(found, str) else found["type"]
+    resolved = schema.resolve(kind)
+    if isinstance(resolved, list):
+        return _of_union(schema, resolved, value, choice)
+    name = resolved if isinstance(resolved, str) else resolved["type"]
     if name == "record":
-        return _of_record(schema, found, value, choice)
+        return _of_record(schema, resolved, value, choice)
     if name == "array" and isinstance(value, list):
-        return [default(schema, found["items"], one, choice) for one in value]
+        return [default(schema, resolved["items"], one, choice) for one in value]
     if name == "map" and isinstance(value, dict):
-        return {key: default(schema, found["values"], one, choice) for key, one in value.items()}
-    return _simple(name, found, value)
+        return {key: default(schema, resolved["values"], one, choice) for key, one in value.items()}
+    return _simple(name, resolved, value)
 
 
 def field_default(schema: AvroSchema, field: Any, choice: Choice) -> Any:
@@ -40,10 +40,10 @@ def field_default(schema: AvroSchema, field: Any, choice: Choice) -> Any:
 def _of_union(schema: AvroSchema, arms: list[Schema], value: Any, choice: Choice) -> Any:
     for place, arm in enumerate(arms):
         try:
-            found = default(schema, arm, value, choice)
+            filled = default(schema, arm, value, choice)
         except ValueError:
             continue
-        return None if found is None else choice(arms, place, found)
+        return None if filled is None else choice(arms, place, filled)
     raise ValueError(f"the default {_show(value)} is of no type of the union")
 
 
@@ -54,8 +54,8 @@ def _of_record(schema: AvroSchema, found: Any, value: Any, choice: Choice) -> di
     for one in found["fields"]:
         if one["name"] not in value and "default" not in one:
             raise ValueError(f"the default {_show(value)} has no {one['name']}")
-        given = value[one["name"]] if one["name"] in value else one["default"]
-        members[one["name"]] = default(schema, one["type"], given, choice)
+        member = value[one["name"]] if one["name"] in value else one["default"]
+        members[one["name"]] = default(schema, one["type"], member, choice)
     return members
 
 

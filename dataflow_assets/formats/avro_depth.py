@@ -1,4 +1,4 @@
-"""How deep values of a recursive schema are nested, before fastavro reads them.
+"""Measures how deep values of a recursive schema are nested, before fastavro reads them.
 
 fastavro's reader is C and follows each level by a call: a message of a million levels, which are a
 million bytes, would end the process instead of being rejected.
@@ -34,19 +34,19 @@ class Depth:
                 self._skip(value, 0, 0)
 
     def _skipper(self, schema: Schema) -> Skip:
-        found = self._schema.resolve(schema)
-        kind = found if isinstance(found, str) else "union"
-        if isinstance(found, dict):
-            kind = found["type"]
+        resolved = self._schema.resolve(schema)
+        kind = resolved if isinstance(resolved, str) else "union"
+        if isinstance(resolved, dict):
+            kind = resolved["type"]
         if kind == "record":
-            return self._record(found)
+            return self._record(resolved)
         if kind == "union":
-            return _union([self._skipper(one) for one in found])
+            return _union([self._skipper(one) for one in resolved])
         if kind in ("array", "map"):
-            item = self._skipper(found["items" if kind == "array" else "values"])
+            item = self._skipper(resolved["items" if kind == "array" else "values"])
             return _blocks(item, keyed=kind == "map")
         if kind == "fixed":
-            return _skip_fixed(found["size"])
+            return _skip_fixed(resolved["size"])
         return _PRIMITIVE[kind]
 
     def _record(self, found: Any) -> Skip:

@@ -49,30 +49,30 @@ class AvroEncoder:
 
     def __call__(self, body: bytes) -> bytes:
         """The value of a JSON body. Raises RejectedRecord where the schema does not take it."""
-        found = parse(body)
-        if isinstance(found, NotJson):
+        value = parse(body)
+        if isinstance(value, NotJson):
             raise unfit("not JSON, which a value of a schema is made of")
         out = BytesIO()
         try:
-            schemaless_writer(out, self._parsed, self._take(found))
+            schemaless_writer(out, self._parsed, self._take(value))
         except RecursionError:
             raise unfit("nested too deeply") from None
         return out.getvalue()
 
     def _taker(self, schema: Schema, *, exact: bool = False) -> Take:
         """`exact`: only what reads back as the same value is taken."""
-        found = self._schema.resolve(schema)
-        if isinstance(found, list):
-            return self._union(found, exact=exact)
-        kind = found if isinstance(found, str) else found["type"]
+        resolved = self._schema.resolve(schema)
+        if isinstance(resolved, list):
+            return self._union(resolved, exact=exact)
+        kind = resolved if isinstance(resolved, str) else resolved["type"]
         if kind == "record":
-            return self._record(found, exact=exact)
+            return self._record(resolved, exact=exact)
         if kind == "array":
-            return self._array(self._taker(found["items"], exact=exact))
+            return self._array(self._taker(resolved["items"], exact=exact))
         if kind == "map":
-            return self._map(self._taker(found["values"], exact=exact))
-        take = _simple(kind, found)
-        return same(take, self._forms.of(found)) if exact else take
+            return self._map(self._taker(resolved["values"], exact=exact))
+        take = _simple(kind, resolved)
+        return same(take, self._forms.of(resolved)) if exact else take
 
     def _record(self, found: Any, *, exact: bool) -> Take:
         name = found["name"], exact
@@ -96,8 +96,8 @@ class AvroEncoder:
     def _absent(self, field: Mapping[str, Any]) -> Any:
         if "default" in field:
             return field_default(self._schema, field, _choose)
-        found = self._schema.resolve(field["type"])
-        arms = found if isinstance(found, list) else [found]
+        resolved = self._schema.resolve(field["type"])
+        arms = resolved if isinstance(resolved, list) else [resolved]
         return None if "null" in map(_name, map(self._schema.resolve, arms)) else MISSING
 
     def _array(self, item: Take) -> Take:

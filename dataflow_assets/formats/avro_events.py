@@ -17,7 +17,7 @@ _SIDES = ("before", "after")
 
 
 def row_types(schema: AvroSchema) -> Mapping[str, Convert]:
-    """What converts the fields of a row, by their names; empty where values are no change events.
+    """Returns conversions by field of a row; none where values are not change events.
 
     Called once for each schema. Elements of arrays are left as they are: Debezium writes what it
     does not know of an array as elements, which are of the column's type in no other sense.
@@ -28,7 +28,7 @@ def row_types(schema: AvroSchema) -> Mapping[str, Convert]:
 
 
 def key_types(schema: AvroSchema) -> Mapping[str, Convert]:
-    """The same of a key, whose fields are those of the row itself."""
+    """Returns the conversions for the fields of a key, which are those of the row itself."""
     return _types(schema, schema.root)
 
 
@@ -46,7 +46,7 @@ def event_with_types(
 def with_types(
     row: dict[str, Any], types: Mapping[str, Convert], but: Collection[str], path: str = ""
 ) -> dict[str, Any]:
-    """The same of a row, or of a key; `path` leads to it."""
+    """Converts the fields of a row or of a key; `path` leads to it."""
     return row | {
         name: convert_at(f"{path}{name}", convert, row[name])
         for name, convert in types.items()
@@ -56,17 +56,17 @@ def with_types(
 
 def _types(schema: AvroSchema, kind: Schema) -> Mapping[str, Convert]:
     fields = _fields(schema, kind)
-    found = {name: debezium_type(_only(schema, inner)) for name, inner in fields.items()}
-    return {name: convert for name, convert in found.items() if convert is not None}
+    kinds = {name: debezium_type(_only(schema, inner)) for name, inner in fields.items()}
+    return {name: convert for name, convert in kinds.items() if convert is not None}
 
 
 def _fields(schema: AvroSchema, kind: Schema) -> Mapping[str, Schema]:
-    found = _only(schema, kind)
-    fields = found.get("fields", ()) if isinstance(found, dict) else ()
+    inner = _only(schema, kind)
+    fields = inner.get("fields", ()) if isinstance(inner, dict) else ()
     return {one["name"]: one["type"] for one in fields}
 
 
 def _only(schema: AvroSchema, kind: Schema) -> Schema:
-    found = schema.resolve(kind)
-    some = non_null(found) if isinstance(found, list) else [found]
-    return schema.resolve(some[0]) if len(some) == 1 else found
+    resolved = schema.resolve(kind)
+    some = non_null(resolved) if isinstance(resolved, list) else [resolved]
+    return schema.resolve(some[0]) if len(some) == 1 else resolved

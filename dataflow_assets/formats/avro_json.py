@@ -40,35 +40,36 @@ def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
     form = AvroForms(schema).of(schema.root) or (lambda value: value)
 
     def build(values: Sequence[Any]) -> pa.Array:
-        found = [exact_json(None if one is None else form(one)) for one in values]
-        return pa.array(found, pa.binary())
+        json_values = [exact_json(None if one is None else form(one)) for one in values]
+        return pa.array(json_values, pa.binary())
 
     return build
 
 
 class AvroForms:
-    """What the values of a schema's types are in JSON."""
+    """Converts values of a schema's types to their JSON forms."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._named: dict[str, Form] = {}
 
     def of(self, kind: Schema) -> Form | None:
-        """None where a value is what JSON has already."""
+        """Returns None where a value is valid in JSON as it is."""
         if self._schema.is_plain(kind):
             return None
-        found = self._schema.resolve(kind)
-        if isinstance(found, list):
-            return self._union(found)
-        if isinstance(found, dict) and logical_type(found):
-            return _logical(found)
-        name = found if isinstance(found, str) else found["type"]
+        resolved = self._schema.resolve(kind)
+        if isinstance(resolved, list):
+            return self._union(resolved)
+        if isinstance(resolved, dict) and logical_type(resolved):
+            return _logical(resolved)
+        name = resolved if isinstance(resolved, str) else resolved["type"]
         if name in ("record", "error"):
-            return self._record(found)
+            return self._record(resolved)
         if name == "array":
-            return _many(self.of(found["items"]))
+            item = self.of(resolved["items"])
+            return lambda values: [_member(item, one) for one in values]
         if name == "map":
-            return _members(self.of(found["values"]))
+            return _members(self.of(resolved["values"]))
         return _SIMPLE.get(name)
 
     def _union(self, arms: Sequence[Schema]) -> Form | None:
@@ -79,8 +80,8 @@ class AvroForms:
 
         def form(value: Mapping[str, Any]) -> Any:
             ((name, inner),) = value.items()
-            found = forms[name]
-            return inner if found is None else found(inner)
+            arm = forms[name]
+            return inner if arm is None else arm(inner)
 
         return form
 
@@ -102,17 +103,13 @@ def _member(form: Form | None, value: Any) -> Any:
     return value if form is None or value is None else form(value)
 
 
-def _many(item: Form | None) -> Form:
-    return lambda values: [_member(item, one) for one in values]
-
-
 def _members(item: Form | None) -> Form:
     return lambda values: {key: _member(item, one) for key, one in values.items()}
 
 
 def _texts(values: Sequence[Any]) -> pa.Array:
-    found = [None if one is None else exact_json(one).decode() for one in values]
-    return pa.array(found, pa.string())
+    json_values = [None if one is None else exact_json(one).decode() for one in values]
+    return pa.array(json_values, pa.string())
 
 
 def _logical(schema: Mapping[str, Any]) -> Form:

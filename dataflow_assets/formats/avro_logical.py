@@ -83,7 +83,7 @@ def column(name: str, schema: Mapping[str, Any]) -> Made:
 
 
 def numeric(schema: Mapping[str, Any]) -> Callable[[pa.Array], pa.Array] | None:
-    """What makes the column of a logical type of its numbers; None where it is made of bytes."""
+    """Returns the function from numbers to a logical type's column; None if it is made of bytes."""
     logical = logical_type(schema) or ""
     if logical == "date":
         return lambda numbers: numbers.cast(pa.int32()).cast(pa.date32())

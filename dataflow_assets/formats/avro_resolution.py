@@ -90,8 +90,8 @@ class _Resolution:
                 ((name, inner),) = value.items()
             if name in problems:
                 raise ValueError(problems[name])
-            found = changes[name]
-            return inner if found is None else found(inner)
+            arm = changes[name]
+            return inner if arm is None else arm(inner)
 
         return change
 
@@ -144,12 +144,12 @@ class _Resolution:
             raise ValueError(
                 f"field {one['name']}: is only in the reader's schema, without default"
             )
-        found = field_default(self._reader, one, choose)
-        return lambda _: found
+        filled = field_default(self._reader, one, choose)
+        return lambda _: filled
 
 
 def check_defaults(schema: AvroSchema) -> None:
-    """Whether each field's default is of its type. Raises ValueError that names the field."""
+    """Raises ValueError that names a field whose default is not of its type."""
     for record in schema.records():
         for one in record["fields"]:
             if "default" in one:
@@ -196,12 +196,12 @@ def _logical(schema: Schema) -> str:
 
 
 def _enum(symbols: list[str], wanted: Any, where: str) -> Change | None:
-    known = frozenset(wanted["symbols"])
-    if known.issuperset(symbols):
+    reader_symbols = frozenset(wanted["symbols"])
+    if reader_symbols.issuperset(symbols):
         return None
 
     def change(value: str) -> str:
-        if value in known:
+        if value in reader_symbols:
             return value
         if "default" not in wanted:
             raise ValueError(f"{where}: the reader's enum has no {value}")

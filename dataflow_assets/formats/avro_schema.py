@@ -40,11 +40,11 @@ class AvroSchema:
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         """`references`: the schemas whose names it uses, each after those that it uses itself."""
-        known: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         self._names: dict[str, Schema] = {}
         for one in references:
-            self._add(_parse(one, known))
-        self.root = _parse(text, known)
+            self._add(_parse(one, names))
+        self.root = _parse(text, names)
         self._add(self.root)
         if unbounded := next(filter(self._takes_no_bytes, self._items(self.root, set())), None):
             raise ValueError(
@@ -79,48 +79,48 @@ class AvroSchema:
         return frozenset(name for name in self._names if name in self._reachable(name))
 
     def _reachable(self, name: str) -> set[str]:
-        found: set[str] = set()
+        reachable: set[str] = set()
         waiting = [self._names[name]]
         while waiting:
             for one in _children(self.resolve(waiting.pop())):
                 inner = self.resolve(one)
-                named = inner.get("name") if isinstance(inner, dict) else None
-                if named is None or named not in found:
+                own_name = inner.get("name") if isinstance(inner, dict) else None
+                if own_name is None or own_name not in reachable:
                     waiting.append(inner)
-                if named is not None:
-                    found.add(named)
-        return found
+                if own_name is not None:
+                    reachable.add(own_name)
+        return reachable
 
     def is_json(self, schema: Schema) -> bool:
         """Returns whether values of a type become JSON: no column has a type for them."""
-        found = self.resolve(schema)
-        if isinstance(found, list):
-            return len(non_null(found)) > 1 or any(map(self.is_json, non_null(found)))
-        if not isinstance(found, dict):
+        resolved = self.resolve(schema)
+        if isinstance(resolved, list):
+            return len(non_null(resolved)) > 1 or any(map(self.is_json, non_null(resolved)))
+        if not isinstance(resolved, dict):
             return False
-        return bool(found["type"] == "map" or found.get("name") in self.recursive)
+        return bool(resolved["type"] == "map" or resolved.get("name") in self.recursive)
 
     def is_plain(self, schema: Schema) -> bool:
         """Returns whether values of a type are, as fastavro reads them, what JSON has."""
         waiting, seen = [schema], set[str]()
         while waiting:
-            found = self.resolve(waiting.pop())
-            kind = found if isinstance(found, str) else "union"
-            if isinstance(found, list) and len(non_null(found)) > 1:
+            resolved = self.resolve(waiting.pop())
+            kind = resolved if isinstance(resolved, str) else "union"
+            if isinstance(resolved, list) and len(non_null(resolved)) > 1:
                 return False  # the value says which type it is of
-            if isinstance(found, dict):
-                kind = found["type"]
-                if "name" in found and found["name"] in seen:
+            if isinstance(resolved, dict):
+                kind = resolved["type"]
+                if "name" in resolved and resolved["name"] in seen:
                     continue
-                seen.add(found.get("name", ""))
-            if kind in _NOT_JSON or (isinstance(found, dict) and logical_type(found)):
+                seen.add(resolved.get("name", ""))
+            if kind in _NOT_JSON or (isinstance(resolved, dict) and logical_type(resolved)):
                 return False
-            waiting += _children(found)
+            waiting += _children(resolved)
         return True
 
     @cached_property
     def raw(self) -> Schema:
-        """What fastavro reads: numbers, bytes and texts, with every name where it is used first.
+        """The schema for fastavro: numbers, bytes and texts, each name defined at its first use.
 
         In a union of several types each is a record of one field, named for its place in the union:
         the bytes are the same, and the value says of which type it is.
@@ -133,12 +133,12 @@ class AvroSchema:
         return self._write(self.root, set(), None)
 
     def optional_record(self) -> tuple[AvroSchema, int, int] | None:
-        """Of a schema that is a record or null: that of the record, and the places of both."""
-        found = self.resolve(self.root)
-        if not isinstance(found, list) or len(found) != 2 or len(non_null(found)) != 1:
+        """Returns the record of a union with null, and the places of both; None for others."""
+        root = self.resolve(self.root)
+        if not isinstance(root, list) or len(root) != 2 or len(non_null(root)) != 1:
             return None
-        place = 0 if is_null(found[1]) else 1
-        inner = self.resolve(found[place])
+        place = 0 if is_null(root[1]) else 1
+        inner = self.resolve(root[place])
         if not isinstance(inner, dict) or inner["type"] != "record":
             return None
         alone = copy(self)
@@ -149,52 +149,52 @@ class AvroSchema:
 
     def _write(self, schema: Schema, done: set[str], arms: Iterator[int] | None) -> Schema:
         """`arms`: numbers for the types of unions; None: they stay as they are."""
-        found = self.resolve(schema)
-        if isinstance(found, str):
-            return found
-        if isinstance(found, list):
-            inner = [self._write(one, done, arms) for one in found]
-            if arms is None or len(non_null(found)) < 2:
+        resolved = self.resolve(schema)
+        if isinstance(resolved, str):
+            return resolved
+        if isinstance(resolved, list):
+            inner = [self._write(one, done, arms) for one in resolved]
+            if arms is None or len(non_null(resolved)) < 2:
                 return inner
             return [
-                one if is_null(found[at]) else _arm(next(arms), at, one)
+                one if is_null(resolved[at]) else _arm(next(arms), at, one)
                 for at, one in enumerate(inner)
             ]
-        if "name" in found:
-            if found["name"] in done:
-                return found["name"]
-            done.add(found["name"])
-        written = {"type": found["type"], **_some(found, _KEPT)}
+        if "name" in resolved:
+            if resolved["name"] in done:
+                return resolved["name"]
+            done.add(resolved["name"])
+        written = {"type": resolved["type"], **_some(resolved, _KEPT)}
         for key in ("items", "values"):
-            if key in found:
-                written[key] = self._write(found[key], done, arms)
-        if "fields" in found:
+            if key in resolved:
+                written[key] = self._write(resolved[key], done, arms)
+        if "fields" in resolved:
             written["fields"] = [
                 {"name": one["name"], "type": self._write(one["type"], done, arms)}
-                for one in found["fields"]
+                for one in resolved["fields"]
             ]
         return written
 
     def _items(self, schema: Schema, seen: set[str]) -> Iterator[Schema]:
         """The types of the items of every array."""
-        found = self.resolve(schema)
-        if isinstance(found, dict) and "name" in found:
-            if found["name"] in seen:
+        resolved = self.resolve(schema)
+        if isinstance(resolved, dict) and "name" in resolved:
+            if resolved["name"] in seen:
                 return
-            seen.add(found["name"])
-        if isinstance(found, dict) and found["type"] == "array":
-            yield found["items"]
-        for one in _children(found):
+            seen.add(resolved["name"])
+        if isinstance(resolved, dict) and resolved["type"] == "array":
+            yield resolved["items"]
+        for one in _children(resolved):
             yield from self._items(one, seen)
 
     def _takes_no_bytes(self, schema: Schema) -> bool:
-        found = self.resolve(schema)
-        if isinstance(found, str | list):
-            return bool(found == "null")
-        if found["type"] == "record":
-            inner = (one["type"] for one in found["fields"])
-            return found["name"] not in self.recursive and all(map(self._takes_no_bytes, inner))
-        return bool(found["type"] == "null" or found.get("size") == 0)
+        resolved = self.resolve(schema)
+        if isinstance(resolved, str | list):
+            return bool(resolved == "null")
+        if resolved["type"] == "record":
+            inner = (one["type"] for one in resolved["fields"])
+            return resolved["name"] not in self.recursive and all(map(self._takes_no_bytes, inner))
+        return bool(resolved["type"] == "null" or resolved.get("size") == 0)
 
 
 def _parse(text: str, known: dict[str, Any]) -> Schema:
@@ -246,12 +246,10 @@ def _parts(schema: Schema) -> Iterator[Schema]:
 
 
 def non_null(union: Sequence[Schema]) -> list[Schema]:
-    """The types of a union beside null."""
     return [one for one in union if not is_null(one)]
 
 
 def is_null(schema: Schema) -> bool:
-    """Returns whether a type has no value but null."""
     return schema in ("null", {"type": "null"})
 
 

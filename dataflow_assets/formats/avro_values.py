@@ -32,7 +32,6 @@ _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def unfit(reason: str) -> RejectedRecord:
-    """A value that the schema does not take."""
     return RejectedRecord("encode", reason)
 
 
@@ -66,20 +65,20 @@ def _fraction(kind: str) -> Take:
             return _ENDLESS[value]
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise unfit("expected a number")
-        found = _nearest(kind, value)
-        if math.isinf(found):
+        nearest = _nearest(kind, value)
+        if math.isinf(nearest):
             raise unfit(f"a number beyond the range of {kind}")
-        if isinstance(value, int) and found != value and _shortest(kind, found) != value:
+        if isinstance(value, int) and nearest != value and _shortest(kind, nearest) != value:
             raise unfit(f"a whole number with more digits than {kind} holds")
-        return found
+        return nearest
 
     return take
 
 
 def _nearest(kind: str, value: int | Decimal) -> float:
     try:
-        found = float(value)
-        return unpack("<f", pack("<f", found))[0] if kind == "float" else found
+        number = float(value)
+        return unpack("<f", pack("<f", number))[0] if kind == "float" else number
     except OverflowError:
         return math.inf
 
@@ -104,10 +103,10 @@ def _bytes(value: Any) -> bytes:
 
 def take_fixed(size: int) -> Take:
     def take(value: Any) -> bytes:
-        found = _bytes(value)
-        if len(found) != size:
-            raise unfit(f"expected {size} bytes, got {len(found)}")
-        return found
+        data = _bytes(value)
+        if len(data) != size:
+            raise unfit(f"expected {size} bytes, got {len(data)}")
+        return data
 
     return take
 
@@ -159,12 +158,12 @@ def same(take: Take, form: Callable[[Any], Any] | None) -> Take:
     """Takes what reads back as the same value; `form`: what JSON has for what is stored."""
 
     def exact(value: Any) -> Any:
-        found = take(value)
-        back = found if form is None or found is None else form(found)
+        taken = take(value)
+        back = taken if form is None or taken is None else form(taken)
         back = Decimal(repr(back)) if isinstance(back, float) else back  # as its text has it
         if isinstance(value, bool) is not isinstance(back, bool) or back != value:
             raise unfit("would be another value")
-        return found
+        return taken
 
     return exact
 
@@ -213,8 +212,8 @@ def _unscale(value: Decimal, precision: int, scale: int) -> int:
         if written[places:].strip("0"):
             raise unfit(f"more than {scale} digits behind the point")
         written = written[:places]
-    found = int(written or "0") * int(10 ** (max(places, 0) if value else 0))
-    return -found if sign else found
+    number = int(written or "0") * int(10 ** (max(places, 0) if value else 0))
+    return -number if sign else number
 
 
 def _uuid_text(value: Any) -> str:
@@ -250,10 +249,10 @@ def _time(text: str, digits: int) -> int:
 def _timestamp(text: str, digits: int) -> int:
     """A time without a zone is in UTC."""
     try:
-        found = read(text, UTC)
+        instant = read(text, UTC)
     except ValueError:
         raise unfit("expected a time, like 2026-01-31T23:59:59Z") from None
-    return _scale((found.second - _EPOCH) // timedelta(seconds=1), found.fraction, digits)
+    return _scale((instant.second - _EPOCH) // timedelta(seconds=1), instant.fraction, digits)
 
 
 def _scale(seconds: int, fraction: str, digits: int) -> int:

@@ -9,22 +9,25 @@ Schemas with anything else, and blocks with a value that does not fit, are read 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.contracts import Kind
 from dataflow_assets.formats import avro_logical
 from dataflow_assets.formats.avro_cursor import AvroCursor, Block, Misfit, Rows
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
-from dataflow_assets.formats.json_texts import json_texts
+from dataflow_assets.records.record import exact_json
 
 Read = Callable[[AvroCursor, Rows], pa.Array]
 Column = tuple[pa.Field, Read]
+_QUOTE, _BACKSLASH, _BLANK = b'"\\ '
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,18 @@ class Vectors:
 
     @classmethod
     def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> Vectors | None:
-        """None where a field is of a type that is not read here."""
+        """Returns None where a field is of a type that cannot be read by columns."""
         root = schema.resolve(schema.root)
         if not isinstance(root, dict) or root["type"] != "record" or not root["fields"]:
             return None
-        made = []
+        columns = []
         for one in root["fields"]:
             column = _column(schema, one["name"], one["type"])
             if column is None:
                 return None
             is_text = one["name"] in as_json and schema.is_plain(one["type"])
-            made.append(_as_json(column) if is_text else column)
-        return cls(pa.schema([field for field, _ in made]), tuple(read for _, read in made))
+            columns.append(_as_json(column) if is_text else column)
+        return cls(pa.schema([field for field, _ in columns]), tuple(read for _, read in columns))
 
     def __call__(self, block: Block) -> pa.RecordBatch:
         """The columns. Raises Misfit, or an error of Arrow, where fastavro must look."""
@@ -61,18 +64,18 @@ class Vectors:
 def _column(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
     if schema.is_json(kind):  # also a record that goes on without end
         return None
-    found = schema.resolve(kind)
-    if isinstance(found, list):
-        return _optional(schema, name, found)
-    if isinstance(found, dict) and logical_type(found):
-        return _logical(name, found)
-    type_ = found if isinstance(found, str) else found["type"]
+    resolved = schema.resolve(kind)
+    if isinstance(resolved, list):
+        return _optional(schema, name, resolved)
+    if isinstance(resolved, dict) and logical_type(resolved):
+        return _logical(name, resolved)
+    type_ = resolved if isinstance(resolved, str) else resolved["type"]
     if type_ == "record":
-        return _record(schema, name, found)
+        return _record(schema, name, resolved)
     if type_ == "fixed":
-        return pa.field(name, pa.binary()), _read_fixed(found["size"])
+        return pa.field(name, pa.binary()), _read_fixed(resolved["size"])
     if type_ == "enum":
-        return pa.field(name, pa.string()), _enum(found["symbols"])
+        return pa.field(name, pa.string()), _enum(resolved["symbols"])
     if type_ not in _SIMPLE:
         return None
     arrow, read = _SIMPLE[type_]
@@ -82,10 +85,10 @@ def _column(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
 def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column | None:
     arms = [schema.resolve(one) for one in union]
     filled = [at for at, one in enumerate(arms) if one not in ("null", {"type": "null"})]
-    made = _column(schema, name, union[filled[0]]) if len(filled) == 1 else None
-    if made is None or len(union) != 2:
+    column = _column(schema, name, union[filled[0]]) if len(filled) == 1 else None
+    if column is None or len(union) != 2:
         return None
-    field, inner = made
+    field, inner = column
     there = filled[0]
 
     def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
@@ -97,18 +100,18 @@ def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column 
             return inner(cursor, rows)
         if not len(chosen):
             return pa.nulls(len(arm), field.type)
-        found = inner(cursor, chosen if rows is None else rows[chosen])
+        values = inner(cursor, chosen if rows is None else rows[chosen])
         places = np.zeros(len(arm), np.int64)
         places[chosen] = np.arange(len(chosen))
-        return found.take(pa.array(places, mask=arm != there))
+        return values.take(pa.array(places, mask=arm != there))
 
     return field, read
 
 
 def _record(schema: AvroSchema, name: str, found: Any) -> Column | None:
-    made = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
-    columns = [one for one in made if one is not None]
-    if len(columns) < len(made) or not made:
+    members = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
+    columns = [one for one in members if one is not None]
+    if len(columns) < len(members) or not members:
         return None
     fields = [field for field, _ in columns]
 
@@ -137,10 +140,10 @@ def _logical(name: str, schema: Any) -> Column:
 
 
 def _ints(cursor: AvroCursor, rows: Rows) -> pa.Array:
-    found = cursor.longs(rows)
-    if np.any(found != found.astype(np.int32)):
+    numbers = cursor.longs(rows)
+    if np.any(numbers != numbers.astype(np.int32)):
         raise Misfit
-    return pa.array(found.astype(np.int32))
+    return pa.array(numbers.astype(np.int32))
 
 
 def _longs(cursor: AvroCursor, rows: Rows) -> pa.Array:
@@ -148,10 +151,10 @@ def _longs(cursor: AvroCursor, rows: Rows) -> pa.Array:
 
 
 def _booleans(cursor: AvroCursor, rows: Rows) -> pa.Array:
-    found = cursor.wide(rows, 1)[:, 0]
-    if np.any(found > 1):
+    octets = cursor.wide(rows, 1)[:, 0]
+    if np.any(octets > 1):
         raise Misfit
-    return pa.array(found.astype(np.bool_))
+    return pa.array(octets.astype(np.bool_))
 
 
 def _fractions(kind: str) -> Read:
@@ -178,10 +181,10 @@ def _enum(symbols: Sequence[str]) -> Read:
     names = pa.array(symbols, pa.string())
 
     def read(cursor: AvroCursor, rows: Rows) -> pa.Array:
-        found = cursor.longs(rows)
-        if np.any((found < 0) | (found >= len(names))):
+        numbers = cursor.longs(rows)
+        if np.any((numbers < 0) | (numbers >= len(names))):
             raise Misfit
-        return names.take(pa.array(found))
+        return names.take(pa.array(numbers))
 
     return read
 
@@ -200,3 +203,33 @@ _SIMPLE: dict[str, tuple[pa.DataType, Read]] = {
     "bytes": (pa.binary(), _slices),
 }
 _RAW: dict[str, Read] = {name: read for name, (_, read) in _SIMPLE.items()}
+
+
+def json_texts(column: pa.Array) -> pa.Array:
+    """Values of numbers, booleans, texts, and structs of these, as JSON; null stays null."""
+    if pa.types.is_boolean(column.type) or pa.types.is_integer(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_string(column.type):
+        if _plain(column):
+            return pc.binary_join_element_wise('"', column, '"', "")
+        texts = [None if one is None else exact_json(one) for one in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    assert pa.types.is_struct(column.type), column.type  # noqa: S101 - nothing else is asked for
+    pieces: list[Any] = []
+    for index, field in enumerate(column.type):
+        comma = "," if index else "{"
+        pieces.append(f"{comma}{json.dumps(field.name, ensure_ascii=False)}:")
+        member = json_texts(column.field(index))
+        pieces.append(pc.fill_null(member, "null") if member.null_count else member)
+    joined = pc.binary_join_element_wise(*pieces, "}", "")
+    return pc.if_else(column.is_valid(), joined, None) if column.null_count else joined
+
+
+def _plain(column: pa.Array) -> bool:
+    _, offsets, data = column.buffers()
+    if data is None:
+        return True
+    bounds = np.frombuffer(offsets, np.int32)
+    first, last = bounds[column.offset], bounds[column.offset + len(column)]
+    letters = np.frombuffer(data, np.uint8)[first:last]
+    return not np.any((letters < _BLANK) | (letters == _QUOTE) | (letters == _BACKSLASH))

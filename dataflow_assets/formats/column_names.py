@@ -33,14 +33,14 @@ class ColumnNames:
         """
         if name in self._known:
             return self._known[name]
-        found = self._alike.get(name.casefold(), [])
-        if len(found) > 1:
+        alike = self._alike.get(name.casefold(), [])
+        if len(alike) > 1:
             raise RejectedRecord(
                 "decode",
-                f"the key {name!r} may mean the columns {' and '.join(sorted(found))}, which "
+                f"the key {name!r} may mean the columns {' and '.join(sorted(alike))}, which "
                 "differ in case alone: name one of them exactly",
             )
-        return found[0] if found else None
+        return alike[0] if alike else None
 
     def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the target's names for the columns that mean them.
@@ -57,9 +57,9 @@ class ColumnNames:
         for name in names:
             if names.count(name) > 1:
                 pairs = zip(batch.schema.names, names, strict=True)
-                meant = [old for old, new in pairs if new == name]
+                matching = [old for old, new in pairs if new == name]
                 raise PermanentError(
-                    f"the source's columns {' and '.join(meant)} both mean the column {name}: "
+                    f"the source's columns {' and '.join(matching)} both mean the column {name}: "
                     "leave one of them out"
                 )
         return batch.rename_columns(names)

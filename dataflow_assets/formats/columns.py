@@ -10,13 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import (
-    ABSENT,
-    SYSTEM_COLUMNS,
-    Kind,
-    Note,
-    kind_of,
-)
+from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS, Kind, Note, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json_types import is_optional
@@ -44,14 +38,14 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     NewColumns when a column of a batch with rows is unknown to the schema (unless they are
     ignored), PermanentError when one that must be filled is missing.
     """
-    given = {field.name: field for field in table_columns(batch.schema)}
-    _check(given, schema, unknown_fields if batch.num_rows else "ignore")
+    fields = {field.name: field for field in table_columns(batch.schema)}
+    _check(fields, schema, unknown_fields if batch.num_rows else "ignore")
     refused: Refused = {}
     no_nul = Note.NO_NUL.marks(schema)
     arrays = []
-    absent = _absent(batch, list(given), schema)
+    absent = _absent(batch, list(fields), schema)
     for index, field in enumerate(schema):
-        array, unfit = _column(batch, given.get(field.name), field, no_nul=no_nul)
+        array, unfit = _column(batch, fields.get(field.name), field, no_nul=no_nul)
         arrays.append(array)
         refused = {row: why for row, why in unfit.items() if not absent[row, index]} | refused
     rows = _assemble(batch, schema, arrays, absent)
@@ -74,14 +68,14 @@ def fit(table: object, frame: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
     Raises:
         PermanentError: a value that cannot be stored without loss; nothing of the frame is.
     """
-    given = [_as_json(column, schema.field(column.name)) for column in frame.schema]
-    found = conform(pa.RecordBatch.from_arrays(frame.columns, schema=pa.schema(given)), schema)
-    for reason in found.refused.values():
-        raise refused(table, reason)
-    return found.rows
+    fields = [_as_json(column, schema.field(column.name)) for column in frame.schema]
+    fitted = conform(pa.RecordBatch.from_arrays(frame.columns, schema=pa.schema(fields)), schema)
+    for reason in fitted.refused.values():
+        raise refusal(table, reason)
+    return fitted.rows
 
 
-def refused(table: object, reason: str) -> PermanentError:
+def refusal(table: object, reason: str) -> PermanentError:
     """The error of a frame with a value that its table cannot hold."""
     return PermanentError(f"{table}: {reason}; cast it in the frame, or alter the table")
 
@@ -96,7 +90,7 @@ def _as_json(given: pa.Field, wanted: pa.Field) -> pa.Field:
 def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -> None:
     unknown = sorted(set(given) - set(schema.names))
     if unknown and unknown_fields == "reject":
-        raise lacking([given[name] for name in unknown], schema, given)
+        raise new_columns([given[name] for name in unknown], schema, given)
     missing = [f.name for f in schema if f.name not in given and not is_optional(f)]
     if missing:
         raise PermanentError(
@@ -105,7 +99,9 @@ def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -
         )
 
 
-def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str]) -> NewColumns:
+def new_columns(
+    unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str]
+) -> NewColumns:
     """The error that a target of this schema lacks some of its source's columns.
 
     Args:
@@ -124,15 +120,15 @@ def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str
 
 def _absent(batch: pa.RecordBatch, given: list[str], schema: pa.Schema) -> npt.NDArray[np.bool_]:
     missing = np.array([field.name not in given for field in schema], np.bool_)
-    found = np.tile(missing, (batch.num_rows, 1))
+    absent = np.tile(missing, (batch.num_rows, 1))
     if ABSENT not in batch.schema.names or not batch.num_rows:
-        return found
+        return absent
     masks = batch.column(ABSENT).fill_null(b"").dictionary_encode()
     bits = np.array([_bits(mask, len(given)) for mask in masks.dictionary.to_pylist()])
     places = [given.index(name) if name in given else -1 for name in schema.names]
     own = np.column_stack([bits, np.zeros(len(bits), np.bool_)])[:, places]
-    found |= own[masks.indices.to_numpy()]
-    return found
+    absent |= own[masks.indices.to_numpy()]
+    return absent
 
 
 def _bits(mask: bytes, width: int) -> npt.NDArray[np.bool_]:
@@ -190,32 +186,26 @@ def _against_rules(array: pa.Array, field: pa.Field, *, no_nul: bool) -> Iterato
         yield from ((row, "must not be null") for row in _rows(array.is_null()))
     yield from ((row, f"{text} cannot be stored") for row, text in _endless(array, field))
     if pa.types.is_string(field.type):
-        yield from _against_text_rules(array, field, no_nul=no_nul)
+        longest = int(Note.MAX_LENGTH.of(field) or 0)
+        if longest:
+            long = pc.greater(pc.utf8_length(array), longest)
+            yield from ((row, f"longer than {longest} characters") for row in _rows(long))
+        if no_nul and _may_hold_nul(array):
+            holds = pc.match_substring(array, "\x00")
+            yield from ((row, "holds the character NUL") for row in _rows(holds))
 
 
 def _endless(array: pa.Array, field: pa.Field) -> Iterator[tuple[int, str]]:
     """Which rows hold a moment, also in a list or a struct, that the column has no value for."""
     if pa.types.is_list(field.type):
         parents = pc.list_parent_indices(array).to_numpy()
-        found = _endless(pc.list_flatten(array), field.type.value_field)
-        yield from ((int(parents[place]), text) for place, text in found)
+        inner = _endless(pc.list_flatten(array), field.type.value_field)
+        yield from ((int(parents[place]), text) for place, text in inner)
     elif pa.types.is_struct(field.type):
         for index, child in enumerate(field.type):
             yield from _endless(array.field(index), child)
     elif pa.types.is_temporal(field.type) and not Note.INFINITE.marks(field):
         yield from endless(array).items()
-
-
-def _against_text_rules(
-    array: pa.Array, field: pa.Field, *, no_nul: bool
-) -> Iterator[tuple[int, str]]:
-    longest = int(Note.MAX_LENGTH.of(field) or 0)
-    if longest:
-        long = pc.greater(pc.utf8_length(array), longest)
-        yield from ((row, f"longer than {longest} characters") for row in _rows(long))
-    if no_nul and _may_hold_nul(array):
-        holds = pc.match_substring(array, "\x00")
-        yield from ((row, "holds the character NUL") for row in _rows(holds))
 
 
 def _may_hold_nul(array: pa.Array) -> bool:
@@ -224,17 +214,14 @@ def _may_hold_nul(array: pa.Array) -> bool:
 
 
 def _rows(mask: pa.Array) -> list[int]:
-    found: list[int] = np.flatnonzero(
+    rows: list[int] = np.flatnonzero(
         pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     ).tolist()
-    return found
+    return rows
 
 
 def _assemble(
-    batch: pa.RecordBatch,
-    schema: pa.Schema,
-    arrays: list[pa.Array],
-    absent: npt.NDArray[np.bool_],
+    batch: pa.RecordBatch, schema: pa.Schema, arrays: list[pa.Array], absent: npt.NDArray[np.bool_]
 ) -> pa.RecordBatch:
     fields = list(schema)
     for name in SYSTEM_COLUMNS:
@@ -243,17 +230,13 @@ def _assemble(
             arrays.append(batch.column(name))
     if absent.any():
         fields.append(pa.field(ABSENT, pa.binary()))
-        arrays.append(_masks(absent))
+        packed = np.packbits(absent, axis=1, bitorder="little")
+        data = pa.py_buffer(packed.tobytes())
+        fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(packed), [None, data])
+        arrays.append(fixed.cast(pa.binary()))
     # Nullable while the refused rows are still in it.
     loose = pa.schema([field.with_nullable(True) for field in fields], schema.metadata)
     return pa.RecordBatch.from_arrays(arrays, schema=loose)
-
-
-def _masks(absent: npt.NDArray[np.bool_]) -> pa.Array:
-    packed = np.packbits(absent, axis=1, bitorder="little")
-    data = pa.py_buffer(packed.tobytes())
-    fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(packed), [None, data])
-    return fixed.cast(pa.binary())
 
 
 def _without(rows: pa.RecordBatch, refused: Refused) -> pa.RecordBatch:

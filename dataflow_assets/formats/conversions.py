@@ -62,15 +62,21 @@ def _convert_nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     if pa.types.is_list(wanted.type) and pa.types.is_list(given.type):
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
-        return _struct(column, given.type, wanted.type)
+        lost = {field.name for field in given.type} - {field.name for field in wanted.type}
+        if lost:
+            raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
+        inside = column.flatten()  # null where the struct is, whatever stands below it
+        children = [_member(inside, given.type, field, len(column)) for field in wanted.type]
+        mask = column.is_null() if column.null_count else None
+        return struct_of(children, list(wanted.type), mask)
     if pa.types.is_map(wanted.type) and pa.types.is_map(given.type):
         return _map(column, given.type, wanted.type)
     return _read_from_json(column, given, wanted)
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    found = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return bool(found)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(is_number)
 
 
 def _holds_numbers(given: pa.Field, wanted: pa.Field) -> bool:
@@ -91,8 +97,8 @@ def _read_from_json(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.A
     texts = column if kind_of(given) == Kind.JSON else _json(column, given)
     decode = msgspec.json.Decoder(or_null(json_times.as_text(wanted))).decode
     try:
-        found = [None if text is None else decode(text) for text in texts.to_pylist()]
-        return array(wanted, found)
+        cells_read = [None if text is None else decode(text) for text in texts.to_pylist()]
+        return array(wanted, cells_read)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
     except RejectedRecord as error:
@@ -148,8 +154,8 @@ def _moment(column: pa.Array, wanted: pa.Field) -> pa.Array:
     ends = [
         int(limits.max if text == INFINITY else limits.min) for _, text in sorted(endless.items())
     ]
-    found = _finite(without(column, endless), wanted.type).view(whole)
-    return pc.replace_with_mask(found, mask, pa.array(ends, whole)).view(wanted.type)
+    instants = _finite(without(column, endless), wanted.type).view(whole)
+    return pc.replace_with_mask(instants, mask, pa.array(ends, whole)).view(wanted.type)
 
 
 def _unit(kind: Any) -> str | None:
@@ -203,8 +209,8 @@ def _text(column: pa.Array, given: pa.Field) -> pa.Array:
         return pa.array(moments(column), pa.string())
     if pa.types.is_boolean(given.type) or pa.types.is_integer(given.type):
         return column.cast(pa.string())
-    found = _plain(cells(column, given))
-    return pa.array([_write(value) for value in found], pa.string())
+    texts = _plain(cells(column, given))
+    return pa.array([_write(value) for value in texts], pa.string())
 
 
 def _bare(text: str | None) -> str | None:
@@ -223,8 +229,8 @@ def _plain(found: list[Any]) -> list[Any]:
 
 
 def _json(column: pa.Array, given: pa.Field) -> pa.Array:
-    found = cells(column, given)
-    texts = [None if value is None else exact_json(value).decode() for value in found]
+    values = cells(column, given)
+    texts = [None if value is None else exact_json(value).decode() for value in values]
     return pa.array(texts, pa.string())
 
 
@@ -258,16 +264,6 @@ def _map(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
     items = convert(column.items, given.item_field, wanted.item_field)
     mask = column.is_null() if column.null_count else None
     return pa.MapArray.from_arrays(column.offsets, keys, items, type=wanted, mask=mask)
-
-
-def _struct(column: pa.Array, given: Any, wanted: Any) -> pa.Array:
-    lost = {field.name for field in given} - {field.name for field in wanted}
-    if lost:
-        raise ValueError(f"the target has no field {', '.join(sorted(lost))}")
-    inside = column.flatten()  # null where the struct is, whatever stands below it
-    children = [_member(inside, given, field, len(column)) for field in wanted]
-    mask = column.is_null() if column.null_count else None
-    return struct_of(children, list(wanted), mask)
 
 
 def _member(inside: list[pa.Array], given: Any, wanted: pa.Field, count: int) -> pa.Array:

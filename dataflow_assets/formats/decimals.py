@@ -55,13 +55,11 @@ def read_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     )
     if pc.any(far).as_py():
         pairs = zip(texts.to_pylist(), far.to_pylist(), strict=True)
-        plain = [_plain(text, kind.scale) if is_far else text for text, is_far in pairs]
+        plain = [
+            format(_rescale(text, kind.scale), "f") if is_far else text for text, is_far in pairs
+        ]
         texts = pa.array(plain, texts.type)
     return texts.cast(pa.decimal256(_WIDEST, kind.scale)).cast(kind)
-
-
-def _plain(text: str, scale: int) -> str:
-    return format(_rescale(text, scale), "f")
 
 
 def _rescale(number: Decimal | int | str, scale: int) -> Decimal:

@@ -1,4 +1,4 @@
-"""Spellings of ISO 8601 beside the usual one, and times of day to the last digit."""
+"""Spellings of ISO 8601 beside the usual one, and the digits of their seconds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _MOMENT = (
     (r"(:[0-9]{2}(?:\.[0-9]+)?[+-][0-9]{2})([0-9]{2})$", r"\1:\2"),
 )
 _OF_DAY = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|[+-]00(?::?00)?)?", re.ASCII)
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def with_usual_form(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -35,15 +36,22 @@ def day_micros(text: str) -> int:
 
     A zone other than UTC has no meaning without a date, and is no part of a time of day.
     """
-    found = _OF_DAY.fullmatch(text)
-    if found is None:
+    match = _OF_DAY.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    hours, minutes, seconds = (int(found[part]) for part in (1, 2, 3))
+    hours, minutes, seconds = (int(match[part]) for part in (1, 2, 3))
     if minutes > 59 or seconds > 59:
         raise ValueError(text)
-    digits = (found[4] or "").ljust(7, "0")
+    digits = (match[4] or "").ljust(7, "0")
     fraction = int(digits[:6]) + (digits[6] >= "5")
     micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
     if micros > DAY:
         raise ValueError(text)
     return micros
+
+
+def has_more_digits(column: pa.Array, digits: int) -> pa.Array:
+    """Marks times with more fractional digits of a second than `digits`; null stays null."""
+    step = 10 ** max(0, _DIGITS[column.type.unit] - digits)
+    counts = column.cast(pa.int64())
+    return pc.not_equal(pc.multiply(pc.divide(counts, step), step), counts)

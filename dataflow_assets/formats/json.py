@@ -80,13 +80,10 @@ class JsonDecoder:
         try:
             return Decoded(self._rows(bodies, offsets), [])
         except _REFUSALS:
-            return self._without_refused(bodies, offsets)
-
-    def _without_refused(self, bodies: pa.Array, offsets: pa.Array) -> Decoded:
-        rejected = list(self._refusals(bodies, offsets))
-        refused = pa.array([rejection.offset for rejection in rejected], pa.int64())
-        good = pc.invert(pc.is_in(offsets, refused))
-        return Decoded(self._rows(bodies.filter(good), offsets.filter(good)), rejected)
+            rejected = list(self._refusals(bodies, offsets))
+            refused = pa.array([rejection.offset for rejection in rejected], pa.int64())
+            good = pc.invert(pc.is_in(offsets, refused))
+            return Decoded(self._rows(bodies.filter(good), offsets.filter(good)), rejected)
 
     def _refusals(self, bodies: pa.Array, offsets: pa.Array) -> Iterator[Rejection]:
         """Finds the values that do not fit by halving; the good halves cost one decode each."""
@@ -104,10 +101,10 @@ class JsonDecoder:
 
     def _of_times(self, why: str) -> str:
         """A reason in the words of the column's type: the decoder has read its times as texts."""
-        found = _NO_TEXT.search(why)
-        if found is None or found[1] not in self.schema.names:
+        match = _NO_TEXT.search(why)
+        if match is None or match[1] not in self.schema.names:
             return why
-        word = json_times.word(self.schema.field(found[1]).type)
+        word = json_times.word(self.schema.field(match[1]).type)
         return why.replace("`str", f"`{word}", 1) if word else why
 
     def _rows(self, bodies: pa.Array, offsets: pa.Array) -> pa.RecordBatch:
@@ -146,8 +143,8 @@ class JsonDecoder:
         if self.tombstones.mode == "skip":
             return decoded
         where = offsets.filter(null).to_pylist()
-        named = keys.filter(null).to_pylist() if keys is not None else [None] * len(where)
-        deletes, rejected = self._deletes(where, named)
+        key_texts = keys.filter(null).to_pylist() if keys is not None else [None] * len(where)
+        deletes, rejected = self._deletes(where, key_texts)
         rows = with_deletes(decoded.rows, deletes) if deletes.num_rows else decoded.rows
         return Decoded(rows, [*decoded.rejected, *rejected])
 
@@ -179,9 +176,9 @@ class JsonDecoder:
 
 def _cells_of(name: str) -> Callable[[Sequence[Any]], list[Any]]:
     """Reads one member of every row; written-out access takes half of what attrgetter does."""
-    found: Callable[[Sequence[Any]], list[Any]]
-    found = eval(f"lambda rows: [row.{name} for row in rows]")  # noqa: S307 - c0, c1 and so on
-    return found
+    cells: Callable[[Sequence[Any]], list[Any]]
+    cells = eval(f"lambda rows: [row.{name} for row in rows]")  # noqa: S307 - c0, c1 and so on
+    return cells
 
 
 def _masks(absent: dict[int, Mask], width: int, rows: int) -> pa.Array:

@@ -1,4 +1,4 @@
-"""What the JSON decoder lets pass and no column may hold: lost members and the character NUL.
+"""Finds what the JSON decoder accepts and no column may hold: lost members and NUL.
 
 Looking into every body would cost more than decoding it, so whole batches are acquitted first:
 without a backslash a body holds exactly the quotation marks of its members, so that a batch with

@@ -31,11 +31,11 @@ class JsonSchemaEncoder:
 
     def __call__(self, body: bytes) -> bytes:
         """The body itself. Raises RejectedRecord where the schema does not allow it."""
-        found = parse(body)
-        if isinstance(found, NotJson):
+        value = parse(body)
+        if isinstance(value, NotJson):
             raise RejectedRecord("encode", "not JSON, which a value of a schema is made of")
         try:
-            self._validator.validate(found)
+            self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
             place = ".".join(map(str, error.instance_path)) or "the body"
             rule = ".".join(map(str, error.schema_path))

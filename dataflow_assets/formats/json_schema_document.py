@@ -83,10 +83,10 @@ class JsonSchemaNode:
 
     def _follow(self, reference: str) -> JsonSchemaNode:
         try:
-            found = self.resolver.lookup(reference)
+            target = self.resolver.lookup(reference)
         except jsonschema_rs.ReferencingError as error:
             raise ValueError(f"$ref {reference}: {error}") from None
-        return replace(self, schema=found.contents, resolver=found.resolver)
+        return replace(self, schema=target.contents, resolver=target.resolver)
 
 
 def document(text: str, references: Sequence[tuple[str, str]] = ()) -> JsonSchemaNode:
@@ -106,13 +106,13 @@ def document(text: str, references: Sequence[tuple[str, str]] = ()) -> JsonSchem
     base = urljoin(_BASE, own or "")
     others = [(urljoin(base, _address(name)), _parse(other)) for name, other in references]
     try:
-        known = jsonschema_rs.Registry([(base, root), *others], retriever=_not_fetched)
+        schemas = jsonschema_rs.Registry([(base, root), *others], retriever=_not_fetched)
         for one in (root, *(other for _, other in others)):
-            jsonschema_rs.meta.validate(one, registry=known)
+            jsonschema_rs.meta.validate(one, registry=schemas)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         line = (str(error).splitlines() or [""])[0]
         raise ValueError(f"no JSON Schema that can be used: {line}") from None
-    return JsonSchemaNode(root, known.resolver(base), count(1))
+    return JsonSchemaNode(root, schemas.resolver(base), count(1))
 
 
 def _address(name: str) -> str:

@@ -136,19 +136,16 @@ class _AnyCase:
             return self._fast(text)
         except msgspec.ValidationError:
             members = _MEMBERS.decode(text)
-        found = self._slow.decode(members, self._number)
+        struct = self._slow.decode(members, self._number)
         if self._lessons:
             self._lessons -= 1
-            self._learn(members)
-        return found
+            fields = list(self._columns)
+            for key in members:
+                if (at := self._number(key)) is not None:
+                    fields[at] = fields[at].with_name(key)
+            self._fast = decoder(fields, forbid_unknown=True)
+        return struct
 
     def _number(self, key: str) -> int | None:
         column = self._known.column(key)
         return None if column is None else self._numbers[column]
-
-    def _learn(self, keys: Iterable[str]) -> None:
-        fields = list(self._columns)
-        for key in keys:
-            if (at := self._number(key)) is not None:
-                fields[at] = fields[at].with_name(key)
-        self._fast = decoder(fields, forbid_unknown=True)

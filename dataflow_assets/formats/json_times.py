@@ -73,7 +73,7 @@ def is_served(kind: pa.DataType) -> bool:
 
 
 def word(kind: pa.DataType) -> str | None:
-    """How the decoder names a time that it expects, also inside a list; None for other types."""
+    """Returns the decoder's word for a time, also inside a list; None for other types."""
     if pa.types.is_list(kind):
         return word(kind.value_type)
     if not is_served(kind):
@@ -90,17 +90,17 @@ def times(field: pa.Field, cells: Texts) -> pa.Array:
     else:
         usual, single, kind = _times_of_day, _time_of_day, "time"
     texts = pa.array(cells, pa.string())
-    found = usual(texts, field)
-    if found is not None:
-        return found
+    moments = usual(texts, field)
+    if moments is not None:
+        return moments
     endless = _endless(field)
     kept = _without_endless(texts, endless)
     try:
-        found = _read(kept, field, usual, single)
+        moments = _read(kept, field, usual, single)
     except (ValueError, OverflowError, pa.ArrowException):
         finest = pa.types.is_timestamp(field.type) and field.type.unit == "ns"
         raise RejectedRecord("decode", _EXPECTED[kind] + _REACH * finest) from None
-    return _with_endless(found, texts, endless) if kept.null_count > texts.null_count else found
+    return _with_endless(moments, texts, endless) if kept.null_count > texts.null_count else moments
 
 
 def _read(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) -> pa.Array:
@@ -109,9 +109,9 @@ def _read(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) -> pa.
         return single(texts.to_pylist(), field)
     except (ValueError, OverflowError, pa.ArrowException):
         texts = with_usual_form(texts, field.type)
-    found = usual(texts, field)
-    if found is not None:
-        return found
+    moments = usual(texts, field)
+    if moments is not None:
+        return moments
     try:
         return single(texts.to_pylist(), field)
     except (ValueError, OverflowError, pa.ArrowException):
@@ -126,12 +126,12 @@ def _with_far(texts: pa.Array, field: pa.Field, usual: Usual, single: Single) ->
     if not far.true_count:
         raise ValueError(f"{field.name}: none of the texts is of a far year")
     near = pc.if_else(far, None, texts)
-    found = usual(near, field)
-    if found is None:
-        found = single(near.to_pylist(), field)
+    column = usual(near, field)
+    if column is None:
+        column = single(near.to_pylist(), field)
     moments = [_far(text, field) for text in texts.filter(far).to_pylist()]
     whole = pa.int32() if pa.types.is_date(field.type) else pa.int64()
-    return pc.replace_with_mask(found.view(whole), far, pa.array(moments, whole)).view(field.type)
+    return pc.replace_with_mask(column.view(whole), far, pa.array(moments, whole)).view(field.type)
 
 
 def _far(text: str, field: pa.Field) -> int:
@@ -141,8 +141,8 @@ def _far(text: str, field: pa.Field) -> int:
         raise ValueError(text)
     if not is_date and field.type.tz and not text.endswith("Z"):
         raise ValueError(text)
-    found = np.datetime64(text.removesuffix("Z"), "D" if is_date else field.type.unit)
-    return int(found.astype(np.int64))
+    moment = np.datetime64(text.removesuffix("Z"), "D" if is_date else field.type.unit)
+    return int(moment.astype(np.int64))
 
 
 def _timestamps(texts: pa.Array, field: pa.Field) -> pa.Array | None:
@@ -157,11 +157,11 @@ def _timestamps(texts: pa.Array, field: pa.Field) -> pa.Array | None:
 
 
 def _timestamp(texts: Texts, field: pa.Field) -> pa.Array:
-    found = msgspec.convert(texts, list[value_type(field) | None])  # type: ignore[misc]
+    values = msgspec.convert(texts, list[value_type(field) | None])  # type: ignore[misc]
     if field.type.unit == "ns":  # datetime knows no finer unit than microseconds
         numbers = [text and _nanoseconds(text) for text in texts]
         return pa.array(numbers, pa.int64()).cast(field.type)
-    moments = pa.array(found, field.type)
+    moments = pa.array(values, field.type)
     ends = pc.min_max(moments.view(pa.int64()))
     first, last = ends["min"].as_py() or 0, ends["max"].as_py() or 0
     if not _endless(field) and not YEARS[0] <= first <= last <= YEARS[1]:
@@ -198,10 +198,10 @@ def _times_of_day(texts: pa.Array, field: pa.Field) -> pa.Array | None:
 
 def _time_of_day(texts: Texts, field: pa.Field) -> pa.Array:
     """Rounded as timestamps are, so that the last half of a microsecond ends the day."""
-    found = [text if text is None else day_micros(text) for text in texts]
-    if DAY in found and not Note.INFINITE.marks(field):
+    micros = [text if text is None else day_micros(text) for text in texts]
+    if DAY in micros and not Note.INFINITE.marks(field):
         raise RejectedRecord("decode", "24:00:00 cannot be stored, nor what is rounded to it")
-    return pa.array(found, pa.int64()).view(field.type)
+    return pa.array(micros, pa.int64()).view(field.type)
 
 
 def _endless(field: pa.Field) -> Mapping[str, int]:
@@ -244,7 +244,10 @@ def _regular(texts: pa.Array, longest: int, *, zoned: bool) -> bool:
     if sizes.min(initial=_SHORTEST) < _SHORTEST:
         return False
     if zoned:
-        sizes = sizes - _zone(letters, starts + sizes)
+        ends = starts + sizes
+        sign, colon = letters[ends - 6], letters[ends - 3] == _COLON
+        offset = colon & ((sign == _PLUS) | (sign == _MINUS))
+        sizes = sizes - np.where(letters[ends - 1] == _ZULU, 1, np.where(offset, 6, 99))
     year = letters[starts]
     return bool(
         np.all((sizes >= _SHORTEST) & (sizes <= longest) & (year >= _ONE) & (year <= _EIGHT))
@@ -264,9 +267,3 @@ def _bounds(texts: pa.Array) -> tuple[Ints, Ints, npt.NDArray[np.uint8]]:
 def _has_dashes(letters: npt.NDArray[np.uint8], starts: Ints) -> bool:
     year, dash = letters[starts], (letters[starts + 4] == _MINUS) & (letters[starts + 7] == _MINUS)
     return bool(np.all(dash & (year >= _ONE) & (year <= _EIGHT)))
-
-
-def _zone(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> Ints:
-    sign, colon = letters[ends - 6], letters[ends - 3] == _COLON
-    offset = colon & ((sign == _PLUS) | (sign == _MINUS))
-    return np.where(letters[ends - 1] == _ZULU, 1, np.where(offset, 6, 99))

@@ -24,7 +24,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 @dataclass(frozen=True)
 class Tombstones:
-    """What a null message means: a rejected record, nothing, or the deletion of its key."""
+    """Decides about null messages: a rejected record, nothing, or the deletion of a key."""
 
     mode: Literal["reject", "skip", "delete"] = "reject"
     key_columns: tuple[str, ...] = ()

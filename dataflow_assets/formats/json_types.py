@@ -60,7 +60,6 @@ def struct_type(fields: Iterable[pa.Field], *, forbid_unknown: bool) -> type[msg
 
 
 def is_optional(field: pa.Field) -> bool:
-    """True where the key may be absent."""
     return bool(field.nullable or Note.HAS_DEFAULT.marks(field))
 
 

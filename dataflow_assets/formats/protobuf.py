@@ -34,25 +34,25 @@ _UNFIT = (DecodeError, ValueError, RecursionError, OverflowError)
 
 @dataclass(frozen=True)
 class ProtobufFormat(MessageFormat):
-    """How the messages of one topic are decoded: by the schemas that they name."""
+    """Decodes the messages of one topic by the schemas that they name."""
 
     schemas: Schemas
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
-        found = self.texts(bodies)
-        there = np.flatnonzero(found.texts.is_valid().to_numpy(zero_copy_only=False))
-        groups = [Group(there, found.texts.take(pa.array(there)))] if len(there) else []
-        return Grouped(groups, found.refused)
+        decoded = self.texts(bodies)
+        there = np.flatnonzero(decoded.texts.is_valid().to_numpy(zero_copy_only=False))
+        groups = [Group(there, decoded.texts.take(pa.array(there)))] if len(there) else []
+        return Grouped(groups, decoded.refused)
 
     @override
     def texts(self, bodies: pa.Array) -> Texts:
         refused: dict[int, str] = {}
-        known: dict[bytes, StoredSchema | RejectedRecord] = {}
+        decoders: dict[bytes, StoredSchema | RejectedRecord] = {}
         texts = []
         for row, body in enumerate(bodies.to_pylist()):
             try:
-                texts.append(None if body is None else self._text(body, known))
+                texts.append(None if body is None else self._text(body, decoders))
             except RejectedRecord as error:
                 refused[row] = error.reason
                 texts.append(None)
@@ -93,10 +93,12 @@ def _reader(name: str, schema: StoredSchema, path: tuple[int, ...]) -> Callable[
         file = compile_schema(schema.text, schema.references)
     except ValueError as error:
         raise _unfit(f"{name} cannot be used: {error}") from None
-    made = GetMessageClass(_message_type(name, list(file.message_types_by_name.values()), path))
+    message_class = GetMessageClass(
+        _message_type(name, list(file.message_types_by_name.values()), path)
+    )
 
     def read(value: bytes) -> Any:
-        message: Message = made()
+        message: Message = message_class()
         message.ParseFromString(value)
         return plain(message)
 
@@ -122,13 +124,13 @@ def _path(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
         return (0,), at
     if not 0 < count <= len(body):
         raise _unfit("the message type is named by nonsense")
-    found = []
+    indexes = []
     for _ in range(count):
         index, at = _number(body, at)
-        found.append(index)
-    if min(found) < 0:
+        indexes.append(index)
+    if min(indexes) < 0:
         raise _unfit("the message type is named by nonsense")
-    return tuple(found), at
+    return tuple(indexes), at
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:

@@ -68,8 +68,8 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
 
 def _enum(field: FieldDescriptor, value: int) -> str | int:
     """A number that the schema does not name stays a number."""
-    found = field.enum_type.values_by_number.get(value)
-    return value if found is None else found.name
+    member = field.enum_type.values_by_number.get(value)
+    return value if member is None else member.name
 
 
 def _text(_: FieldDescriptor, value: str | bytes) -> str:

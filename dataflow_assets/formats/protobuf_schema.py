@@ -38,10 +38,10 @@ def compile_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> F
     Raises:
         ValueError with the line of a mistake.
     """
-    found = _compile(text, references)
-    if isinstance(found, str):
-        raise ValueError(found)  # noqa: TRY004 - what protoc has said
-    return found
+    descriptors = _compile(text, references)
+    if isinstance(descriptors, str):
+        raise ValueError(descriptors)  # noqa: TRY004 - what protoc has said
+    return descriptors
 
 
 @lru_cache(maxsize=256)
@@ -58,9 +58,9 @@ def _build(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor
         folder = Path(name)
         for path, content in {**CONFLUENT, **dict(references), _MAIN: text}.items():
             _write(folder, path, content)
-        found = _descriptors(folder)
+        descriptors = _descriptors(folder)
     pool = descriptor_pool.DescriptorPool()
-    for file in found.file:
+    for file in descriptors.file:
         pool.Add(file)
     return pool.FindFileByName(_MAIN)
 
@@ -82,10 +82,10 @@ def _impossible(path: str) -> ValueError:
 
 def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
     """In a process of its own: what protoc has to say, it says there."""
-    made = folder / "descriptors.bin"
+    target = folder / "descriptors.bin"
     roots = (f"-I{root}" for root in (folder, *_known_folders()))
     command = [sys.executable, "-m", "grpc_tools.protoc", *roots]
-    options = ["--include_imports", f"--descriptor_set_out={made}", _MAIN]
+    options = ["--include_imports", f"--descriptor_set_out={target}", _MAIN]
     try:
         done = subprocess.run(
             [*command, *options], capture_output=True, text=True, timeout=SECONDS, check=False
@@ -95,7 +95,7 @@ def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
     if done.returncode != 0:
         lines = done.stderr.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ").splitlines()
         raise ValueError(f"no Protobuf schema: {_explain((lines or ['unknown'])[0][:300])}")
-    return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
+    return descriptor_pb2.FileDescriptorSet.FromString(target.read_bytes())
 
 
 def _known_folders() -> tuple[str, ...]:

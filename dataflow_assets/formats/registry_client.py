@@ -35,7 +35,7 @@ Answer = TypeVar("Answer", dict[str, Any], list[Any])
 
 @dataclass(frozen=True)
 class RegistryClient:
-    """Where a registry is, and who asks. Equal ones share connections and what they have found."""
+    """The address of a registry and its credentials; equal ones share connections and caches."""
 
     url: str
     username: str | None = None
@@ -71,10 +71,10 @@ class RegistryClient:
         Raises:
             PermanentError where there is no such subject, or a person must act; TransientError.
         """
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
-        if found is None:
+        content = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if content is None:
             raise self._no_subject(subject)
-        return self._number(found), self._stored_schema(found)
+        return self._number(content), self._stored_schema(content)
 
     def versions(self, subject: str) -> tuple[int, ...]:
         """The versions that a subject has now, the oldest first.
@@ -85,10 +85,10 @@ class RegistryClient:
             As `latest` does.
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        found = self._content(self._ask("GET", path), path, list)
-        if found is None:
+        numbers = self._content(self._ask("GET", path), path, list)
+        if numbers is None:
             raise self._no_subject(subject)
-        return tuple(sorted(found))
+        return tuple(sorted(numbers))
 
     def version(self, subject: str, number: int) -> StoredSchema:
         """The schema of one version of a subject, with all that it refers to.
@@ -98,11 +98,11 @@ class RegistryClient:
         Raises:
             As `latest` does; TransientError where the version has been deleted meanwhile.
         """
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}")
-        if found is None:
+        content = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}")
+        if content is None:
             raise TransientError(f"{self}: version {number} of subject {subject} has been deleted")
         try:
-            return self._stored_schema(found)
+            return self._stored_schema(content)
         except RejectedRecord as error:
             raise PermanentError(error.reason) from None
 
@@ -125,10 +125,10 @@ class RegistryClient:
                 f"{self}: refuses the schema for subject {subject}: {_message(answer)}; register a "
                 "compatible schema, or name another subject"
             )
-        found = self._content(answer, path, dict)
-        if found is None:
+        content = self._content(answer, path, dict)
+        if content is None:
             raise self._no_registry(answer, path)
-        return self._number(found)
+        return self._number(content)
 
     def __str__(self) -> str:
         return f"schema registry {self.url}"
@@ -227,12 +227,12 @@ class RegistryClient:
         if answer.status == 404 and _error_code(answer) // 100 == _NO_SCHEMA // 100:
             return None
         try:
-            found = msgspec.json.decode(answer.data)
+            content = msgspec.json.decode(answer.data)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            found = None
-        if answer.status != 200 or not isinstance(found, kind):
+            content = None
+        if answer.status != 200 or not isinstance(content, kind):
             raise self._no_registry(answer, path)
-        return found
+        return content
 
     def _no_registry(self, answer: urllib3.BaseHTTPResponse, path: str) -> PermanentError:
         return PermanentError(
@@ -246,13 +246,13 @@ _absent: dict[tuple[RegistryClient, int], float] = {}
 
 @lru_cache(maxsize=4096)
 def _by_id(registry: RegistryClient, number: int) -> StoredSchema:
-    found = registry._get(f"/schemas/ids/{number}")  # noqa: SLF001 - its own cache
-    if found is None:
+    content = registry._get(f"/schemas/ids/{number}")  # noqa: SLF001 - its own cache
+    if content is None:
         while len(_absent) >= _MOST_ABSENT:
             _absent.pop(next(iter(_absent)), None)
         _absent[registry, number] = time.monotonic() + ABSENT_SECONDS
         raise registry._no_schema(number)  # noqa: SLF001
-    return registry._stored_schema(found)  # noqa: SLF001
+    return registry._stored_schema(content)  # noqa: SLF001
 
 
 @lru_cache(maxsize=64)
@@ -267,20 +267,20 @@ def _pool(registry: RegistryClient) -> urllib3.PoolManager:
 def _error_code(answer: urllib3.BaseHTTPResponse) -> int:
     """Confluent's number of an error; 0 where the answer has none."""
     try:
-        found = msgspec.json.decode(answer.data)
+        content = msgspec.json.decode(answer.data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return 0
-    code = found.get("error_code") if isinstance(found, dict) else None
+    code = content.get("error_code") if isinstance(content, dict) else None
     return code if isinstance(code, int) else 0
 
 
 def _message(answer: urllib3.BaseHTTPResponse) -> str:
     text = answer.data.decode("utf-8", "replace")
     try:
-        found = msgspec.json.decode(text)
+        content = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        found = None
-    message = found.get("message") if isinstance(found, dict) else None
+        content = None
+    message = content.get("message") if isinstance(content, dict) else None
     shown = message if isinstance(message, str) else text
     return " ".join(shown.split())[:300] or "no content"
 

@@ -26,14 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import (
-    ABSENT,
-    SYSTEM_COLUMNS,
-    Kind,
-    Note,
-    kind_of,
-    reserved,
-)
+from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS, Kind, Note, kind_of, reserved
 from dataflow_assets.formats.iso_forms import DAY
 from dataflow_assets.records.record import exact_json, parse
 
@@ -43,7 +36,7 @@ _DIGITS = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 
 
 def is_beside(field: pa.Field) -> bool:
-    """Whether a column travels beside the table's: metadata of a row, its place, what it lacks."""
+    """Tells columns that travel with the rows from the table's own: metadata, place, absence."""
     return not {Note.LACKS, Note.METADATA, Note.PLACE, Note.UNFIT}.isdisjoint(field.metadata or ())
 
 
@@ -93,7 +86,7 @@ def unfit(batch: pa.RecordBatch) -> pa.Array | None:
 
 
 def unfit_values(batch: pa.RecordBatch) -> dict[int, dict[str, msgspec.Raw]]:
-    """By row and column the values that do not fit."""
+    """Returns the values that do not fit, by row and column."""
     texts = unfit(batch)
     if texts is None:
         return {}
@@ -118,8 +111,8 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
     if pa.types.is_floating(arrow):
         return [None if value is None else fraction(value) for value in _floats(column)]
     if pa.types.is_binary(arrow):
-        found = column.to_pylist()
-        return [None if value is None else base64.b64encode(value).decode() for value in found]
+        items = column.to_pylist()
+        return [None if value is None else base64.b64encode(value).decode() for value in items]
     if pa.types.is_duration(arrow):
         counts = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
         return [None if count is None else _iso(count) for count in counts]
@@ -204,8 +197,8 @@ def _floats(column: pa.Array) -> Sequence[float | None]:
     """A float32 as the shortest decimal that reads back the same, not with a double's digits."""
     if column.type == pa.float64():
         return column.to_pylist()  # type: ignore[no-any-return]
-    found = column.cast(pa.float32()).to_pylist()
-    return [None if value is None else float(str(np.float32(value))) for value in found]
+    floats = column.cast(pa.float32()).to_pylist()
+    return [None if value is None else float(str(np.float32(value))) for value in floats]
 
 
 def short_fraction(value: float) -> float | str:
@@ -225,8 +218,8 @@ def _nested_cells(column: pa.Array, arrow: pa.DataType) -> list[Any]:
         children = [cells(column.field(i), arrow.field(i)) for i in range(arrow.num_fields)]
         names = [field.name for field in arrow]
         rows = zip(*children, strict=True) if children else [()] * len(column)
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        return [row if there else None for row, there in zip(found, valid, strict=True)]
+        structs = [dict(zip(names, row, strict=True)) for row in rows]
+        return [row if there else None for row, there in zip(structs, valid, strict=True)]
     bounds = column.offsets.to_pylist()
     spans = zip(bounds[:-1], bounds[1:], valid, strict=True)
     if pa.types.is_map(arrow):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ValidationInfo
+from pydantic import AfterValidator, ValidationInfo
 
 from dataflow_assets.errors import PermanentError
 
 LONGEST = 1024 * 1024  # bytes of a schema
 
 
-def folder_of(info: ValidationInfo) -> Path | None:
-    """The folder of the manifest that is validated; None where a model is made by itself."""
-    folder = (info.context or {}).get("folder")
-    return Path(folder).absolute() if folder is not None else None
+def _beside_the_manifest(value: str | None, info: ValidationInfo) -> str | None:
+    folder = (info.context or {}).get("folder")  # none where a model is made by itself
+    return value if value is None or folder is None else str(Path(folder).absolute() / value)
+
+
+SchemaPath = Annotated[str | None, AfterValidator(_beside_the_manifest)]
+"""A path of a schema; a relative one begins in the folder of the manifest."""
 
 
 def read(path: Path, key: str) -> str:
@@ -25,8 +30,8 @@ def read(path: Path, key: str) -> str:
     Raises PermanentError where it cannot be read.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST:
             raise PermanentError(f"{key}: {path} is not a schema's file")
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError:
@@ -73,3 +78,17 @@ def json_problem(text: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _check_by(judge: Callable[[str], str]) -> AfterValidator:
+    def check(value: str | None) -> str | None:
+        if value and (wrong := judge(value)):
+            raise ValueError(wrong)
+        return value
+
+    return AfterValidator(check)
+
+
+AvroText = Annotated[str | None, _check_by(problem)]
+AvroTextWithDefaults = Annotated[str | None, _check_by(default_problem)]
+JsonSchemaText = Annotated[str | None, _check_by(json_problem)]

@@ -35,8 +35,8 @@ class RegistryAuth(Spec):
 
         Raises PermanentError where a Secret is empty.
         """
-        named = self.username or self.username_secret_ref
-        if not named or not (self.password or self.password_secret_ref):
+        has_user = self.username or self.username_secret_ref
+        if not has_user or not (self.password or self.password_secret_ref):
             return None
         user, password = self.username or "", _show(self.password) or ""
         for name, value in (("username", user), ("password", password)):
@@ -46,8 +46,8 @@ class RegistryAuth(Spec):
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
-        named = self.username or self.username_secret_ref
-        if named and not (self.password or self.password_secret_ref):
+        user = self.username or self.username_secret_ref
+        if user and not (self.password or self.password_secret_ref):
             yield "username", "not sent: there is no password"
 
 
@@ -84,8 +84,8 @@ class SchemaRegistry(Spec):
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
-        known = self.basic_auth or self.bearer_token or self.bearer_token_secret_ref
-        if is_plain(self.url) and known:
+        credentials = self.basic_auth or self.bearer_token or self.bearer_token_secret_ref
+        if is_plain(self.url) and credentials:
             yield "url", IN_CLEAR
         if is_plain(self.url) and self.tls:
             yield "tls", "has no effect: url is not https"
@@ -101,18 +101,18 @@ class SchemaRegistry(Spec):
         if wrong := address_problem(self.url):
             raise PermanentError(f"the secret of schemaRegistry.urlSecretRef: the url {wrong}")
         user, password = (self.basic_auth and self.basic_auth.pair()) or (None, None)
-        found = RegistryClient(
+        registry = RegistryClient(
             self.url.strip(),
             user,
             password,
             self._token(),
             self.tls.material("schemaRegistry.tls") if self.tls else None,
         )
-        if found.material is not None and not found.material.verify:
-            warn_unchecked(str(found))
-        if is_plain(found.url) and (found.token or found.password):
-            warn_in_clear(str(found))
-        return found
+        if registry.material is not None and not registry.material.verify:
+            warn_unchecked(str(registry))
+        if is_plain(registry.url) and (registry.token or registry.password):
+            warn_in_clear(str(registry))
+        return registry
 
     def _token(self) -> str | None:
         if not (self.bearer_token or self.bearer_token_secret_ref):

@@ -1,4 +1,4 @@
-"""What the manifest of a sink of messages says about the format of their values."""
+"""Options of a sink of messages for the format of their values."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ValidationInfo, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.formats.schema_files import default_problem, folder_of, json_problem, read
+from dataflow_assets.formats.schema_files import (
+    AvroTextWithDefaults,
+    JsonSchemaText,
+    SchemaPath,
+    default_problem,
+    json_problem,
+    read,
+)
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.spec import Addition, Needs
@@ -32,37 +38,17 @@ class FormattedSink(Sink):
     """Where the schema is registered. Avro without a registry: values have no number in front."""
     subject: Annotated[str | None, Addition()] = None
     """Of the schema in the registry; `<topic>-value` by default."""
-    avro_schema: Annotated[str | None, Addition(), _AVRO] = None
+    avro_schema: Annotated[AvroTextWithDefaults, Addition(), _AVRO] = None
     """The Avro schema, as JSON; a new one is registered. Without any, the newest of the subject is
     used, as it is when the flow starts."""
-    avro_schema_file: Annotated[str | None, Addition(), _AVRO] = None
+    avro_schema_file: Annotated[SchemaPath, Addition(), _AVRO] = None
     """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
     of the manifest."""
-    json_schema: Annotated[str | None, Addition(), _JSON_SCHEMA] = None
+    json_schema: Annotated[JsonSchemaText, Addition(), _JSON_SCHEMA] = None
     """The JSON Schema, as text; a new one is registered. Without any, the newest of the subject is
     used, as it is when the flow starts."""
-    json_schema_file: Annotated[str | None, Addition(), _JSON_SCHEMA] = None
+    json_schema_file: Annotated[SchemaPath, Addition(), _JSON_SCHEMA] = None
     """Path of the JSON Schema, where `jsonSchema` is not given."""
-
-    @field_validator("avro_schema_file", "json_schema_file")
-    @classmethod
-    def _beside_the_manifest(cls, value: str | None, info: ValidationInfo) -> str | None:
-        folder = folder_of(info)
-        return value if value is None or folder is None else str(folder / value)
-
-    @field_validator("avro_schema")
-    @classmethod
-    def _avro(cls, value: str | None) -> str | None:
-        if value and (wrong := default_problem(value)):
-            raise ValueError(wrong)
-        return value
-
-    @field_validator("json_schema")
-    @classmethod
-    def _json(cls, value: str | None) -> str | None:
-        if value and (wrong := json_problem(value)):
-            raise ValueError(wrong)
-        return value
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -140,7 +126,7 @@ class FormattedSink(Sink):
             key, text, file = "jsonSchemaFile", self.json_schema, self.json_schema_file
         if text or not file:
             return text
-        found = read(Path(file), key)
-        if wrong := (default_problem if self.format == "avro" else json_problem)(found):
+        schema_text = read(Path(file), key)
+        if wrong := (default_problem if self.format == "avro" else json_problem)(schema_text):
             raise PermanentError(f"{key}: {file}: {wrong}")
-        return found
+        return schema_text

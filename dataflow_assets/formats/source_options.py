@@ -1,4 +1,4 @@
-"""What the manifest of a source says about the format of its messages."""
+"""Options of a source for the format of its messages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ValidationInfo, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import MessageFormat, MessageSource
 from dataflow_assets.contracts.declared import FormatsMessages
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.formats.schema_files import default_problem, folder_of, problem, read
+from dataflow_assets.formats.schema_files import (
+    AvroText,
+    AvroTextWithDefaults,
+    SchemaPath,
+    default_problem,
+    problem,
+    read,
+)
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Needs
@@ -31,11 +37,11 @@ class FormattedSource(MessageSource, FormatsMessages):
     that is a record becomes a JSON object, so that `tombstones: delete` finds the columns in it."""
     schema_registry: SchemaRegistry | None = None
     """The registry with the schemas whose ids messages begin with."""
-    avro_schema: Annotated[str | None, _AVRO] = None
+    avro_schema: Annotated[AvroText, _AVRO] = None
     """The Avro schema, as JSON, of messages that do not begin with the id of a schema."""
     avro_schema_secret_ref: Annotated[Ref, _AVRO, Fills("avro_schema")] = None
     """Secret with the Avro schema."""
-    avro_schema_file: Annotated[str | None, _AVRO] = None
+    avro_schema_file: Annotated[SchemaPath, _AVRO] = None
     """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
     of the manifest. It is read when the flow starts."""
     avro_head: Annotated[Literal["registry", "ignored"], Addition(), _AVRO] = "registry"
@@ -45,32 +51,12 @@ class FormattedSource(MessageSource, FormatsMessages):
     json_head: Annotated[Literal["none", "ignored"], Addition(), Needs("format", "json")] = "none"
     """`ignored`: the byte 0 and the id of a schema, which JSON serializers of a registry put at the
     beginning of a message, are removed. Messages without them are read as they are."""
-    avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
+    avro_reader_schema: Annotated[AvroTextWithDefaults, Addition(), _AVRO] = None
     """The Avro schema that all records get, whatever schema they were written with, by Avro's rules
     of schema resolution: a field that only this schema has gets its default, a field that it does
     not have is left out."""
-    avro_reader_schema_file: Annotated[str | None, Addition(), _AVRO] = None
+    avro_reader_schema_file: Annotated[SchemaPath, Addition(), _AVRO] = None
     """Path of that schema, where `avroReaderSchema` is not given."""
-
-    @field_validator("avro_schema_file", "avro_reader_schema_file")
-    @classmethod
-    def _beside_the_manifest(cls, value: str | None, info: ValidationInfo) -> str | None:
-        folder = folder_of(info)
-        return value if value is None or folder is None else str(folder / value)
-
-    @field_validator("avro_schema")
-    @classmethod
-    def _readable(cls, value: str | None) -> str | None:
-        if value and (wrong := problem(value)):
-            raise ValueError(wrong)
-        return value
-
-    @field_validator("avro_reader_schema")
-    @classmethod
-    def _with_defaults(cls, value: str | None) -> str | None:
-        if value and (wrong := default_problem(value)):
-            raise ValueError(wrong)
-        return value
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -79,13 +65,13 @@ class FormattedSource(MessageSource, FormatsMessages):
             yield "format: protobuf needs schemaRegistry, where the schemas are"
         if self.key_format == "avro" and not (self.format == "avro" and self.schema_registry):
             yield "keyFormat: avro needs format: avro and schemaRegistry"
-        given = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
-        if self.avro_head == "ignored" and (self.schema_registry or not any(given)):
+        schemas = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
+        if self.avro_head == "ignored" and (self.schema_registry or not any(schemas)):
             yield (
                 "avroHead: ignored needs avroSchema, by which all messages are read, and no "
                 "registry"
             )
-        if self.format == "avro" and not any(given) and self.schema_registry is None:
+        if self.format == "avro" and not any(schemas) and self.schema_registry is None:
             ways = "schemaRegistry, avroSchema, avroSchemaFile or avroSchemaSecretRef"
             yield f"format: avro needs a schema: set {ways}"
 
@@ -140,9 +126,9 @@ class FormattedSource(MessageSource, FormatsMessages):
     @staticmethod
     def _text(key: str, text: str | None, file: str | None) -> str | None:
         """A schema as text. Raises PermanentError for one that cannot be used."""
-        found = text or (read(Path(file), key) if file else None)
+        schema = text or (read(Path(file), key) if file else None)
         judge = default_problem if key == "avroReaderSchema" else problem
-        if found and (wrong := judge(found)):
+        if schema and (wrong := judge(schema)):
             where = "the schema" if text else file
             raise PermanentError(f"{key}: {where}: {wrong}")
-        return found
+        return schema

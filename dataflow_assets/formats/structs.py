@@ -41,7 +41,7 @@ def nulls(count: int, kind: pa.DataType) -> pa.Array:
 
 
 def sound(array: pa.Array) -> pa.Array:
-    """The same values, such that no required field of a null struct is null, however deep."""
+    """Returns the same values, with no null in a required field of a null struct, however deep."""
     return _like(array, array.type) if _hides(array) else array
 
 
@@ -89,12 +89,12 @@ def _like(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _struct(array: pa.StructArray, kind: pa.StructType) -> pa.Array:
-    known = {field.name: field for field in kind}
+    by_name = {field.name: field for field in kind}
     children, fields = [], []
     for field, child in zip(array.type, array.flatten(), strict=True):
-        wanted = known.get(field.name, field)
-        children.append(_like(child, wanted.type))
-        fields.append(field.with_nullable(wanted.nullable).with_type(children[-1].type))
+        target = by_name.get(field.name, field)
+        children.append(_like(child, target.type))
+        fields.append(field.with_nullable(target.nullable).with_type(children[-1].type))
     return struct_of(children, fields, _nulls(array))
 
 
@@ -102,16 +102,16 @@ def _list(array: pa.ListArray, kind: pa.ListType) -> pa.Array:
     offsets, (values,) = _inside(array, array.values)
     values = _like(values, kind.value_field.type)
     field = array.type.value_field.with_nullable(kind.value_field.nullable)
-    made = pa.list_(field.with_type(values.type))
-    return pa.ListArray.from_arrays(offsets, values, type=made, mask=_nulls(array))
+    sound_kind = pa.list_(field.with_type(values.type))
+    return pa.ListArray.from_arrays(offsets, values, type=sound_kind, mask=_nulls(array))
 
 
 def _map(array: pa.MapArray, kind: pa.MapType) -> pa.Array:
     offsets, (keys, items) = _inside(array, array.keys, array.items)
     keys, items = _like(keys, kind.key_field.type), _like(items, kind.item_field.type)
     field = array.type.item_field.with_nullable(kind.item_field.nullable)
-    made = pa.map_(array.type.key_field.with_type(keys.type), field.with_type(items.type))
-    return pa.MapArray.from_arrays(offsets, keys, items, type=made, mask=_nulls(array))
+    sound_kind = pa.map_(array.type.key_field.with_type(keys.type), field.with_type(items.type))
+    return pa.MapArray.from_arrays(offsets, keys, items, type=sound_kind, mask=_nulls(array))
 
 
 _REBUILT: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, Any], pa.Array]], ...] = (

@@ -18,7 +18,7 @@ NUMBER = r"^(-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|NaN|-?Infinity)$"
 
 
 def all_have(form: str, texts: pa.Array) -> bool:
-    """Whether every text has the form; nulls count as having it, and so does no text at all.
+    """Tells whether every text has the form; nulls count as having it.
 
     Called in tasks, once for each column of a block of rows.
 

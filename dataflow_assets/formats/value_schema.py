@@ -37,8 +37,8 @@ class ValueSchema(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, schema: pa.Schema) -> ValueSchema | None:
-        found = (schema.metadata or {}).get(KEY)
-        return None if found is None else decode_json(found, cls)
+        text = (schema.metadata or {}).get(KEY)
+        return None if text is None else decode_json(text, cls)
 
     def encoder(self) -> Encode:
         """Returns what writes values; made once per process.

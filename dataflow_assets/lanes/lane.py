@@ -104,6 +104,13 @@ class Lane:
         """A flow that has left may begin again, with the next look at which flows to drive."""
         self._left.pop(flow.id, None)
 
+    def current_flows(self) -> Mapping[str, Flow]:
+        """Returns by its id each flow that was begun, and has not given `Ended` or `Left` yet.
+
+        Asked with each look at which flows to drive.
+        """
+        return {name: member.flow for name, member in self._members.items()}
+
     @property
     def idle_seconds(self) -> float:
         """Seconds since a flow could have committed last; 0 while one has something to do.

@@ -162,8 +162,8 @@ def form_of(file: str) -> str:
 
 @cache
 def languages() -> Mapping[str, Language]:
-    found = {language.name: language for language in _languages()}
-    return dict(sorted(found.items()))
+    by_name = {language.name: language for language in _languages()}
+    return dict(sorted(by_name.items()))
 
 
 def _languages() -> Iterator[Language]:

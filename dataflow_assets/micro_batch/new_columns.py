@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.errors import blame
-from dataflow_assets.formats.columns import lacking
+from dataflow_assets.formats.columns import new_columns
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.message_metadata import COLUMNS
 
@@ -32,7 +32,7 @@ def check(branch: PassBranch, batch: pa.RecordBatch, refused: Iterable[bytes | N
     keys = {key for body in refused for key in _keys(body)} if unknown else set()
     if lacked := [field for field in unknown if field.name in keys]:
         with blame(branch.ticket.target.branch):
-            raise lacking(lacked, schema, {*columns.names, *keys})
+            raise new_columns(lacked, schema, {*columns.names, *keys})
 
 
 def _columns(batch: pa.RecordBatch) -> pa.Schema:

@@ -53,12 +53,12 @@ class Chain:
 
     def _run(self, record: Record, start: int) -> list[Record]:
         for index in range(start, len(self.applies)):
-            found = self.apply(index, record)
-            if found is None:
+            result = self.apply(index, record)
+            if result is None:
                 return []
-            if found.__class__ is not Record:
-                return [out for child in found for out in self._run(child, index + 1)]  # type: ignore[union-attr]
-            record = found
+            if result.__class__ is not Record:
+                return [out for child in result for out in self._run(child, index + 1)]  # type: ignore[union-attr]
+            record = result
         return [record]
 
     def apply(self, index: int, record: Record) -> Record | list[Record] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.connect_times import Convert
+from dataflow_assets.records.connect_times import Convert, moment
 from dataflow_assets.records.connect_types import (
     convert_at,
     is_envelope,
@@ -18,11 +20,12 @@ from dataflow_assets.records.connect_types import (
     reader,
     unpack_envelope,
 )
-from dataflow_assets.records.extended_json import plain
 from dataflow_assets.records.record import NotJson, encode, parse
+from dataflow_assets.records.times.instant import read, rfc3339_nano
 
 UNAVAILABLE = "unavailable"
 """The key of a record's metadata that names fields whose values the event does not have."""
+_MOMENT = moment(1_000)
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,12 @@ class ChangeEvent:
         by_schema = reader(_without(member(schema, side), types))
         if by_schema is not None:
             row = convert_at(side, by_schema, row)
-        named = {n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}
-        return ({**row, **named} if named else row), left_out
+        values = {n: convert_at(n, form, row[n]) for n, form in types.items() if n in row}
+        return ({**row, **values} if values else row), left_out
 
     @property
     def is_of_mongodb(self) -> bool | None:
-        """Whether the connector is MongoDB's, whose keys are texts; None: nothing says so."""
+        """Tells whether the connector is MongoDB's, whose keys are texts; None if unknown."""
         source = self.fields.get("source")
         return source.get("connector") == "mongodb" if isinstance(source, dict) else None
 
@@ -179,3 +182,56 @@ def _without(schema: Any, names: Mapping[str, Convert]) -> Any:
     listed = fields if isinstance(fields, list) else ()
     kept = [one for one in listed if isinstance(one, dict) and one.get("field") not in names]
     return {**schema, "fields": kept}
+
+
+def plain(value: Any) -> Any:
+    """The value without marks of types, nested ones too.
+
+    Called by steps inside tasks, once for each document. ObjectIds, UUIDs and symbols become text,
+    numbers numbers with all digits, dates text in RFC 3339, binary data text in base64. Other types
+    of MongoDB stay objects.
+
+    Raises:
+        RejectedRecord: a number or a date is none.
+    """
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name = next(iter(value), "")
+    form = _FORMS.get(name)
+    if form is None or value.keys() - {"$type"} != {name}:
+        return {key: plain(item) for key, item in value.items()}
+    try:
+        return form(value[name])
+    except (ValueError, InvalidOperation, TypeError):
+        raise RejectedRecord("step", f"a value of {name} cannot be read") from None
+
+
+def _number(value: Any) -> Any:
+    """NaN and the infinities stay texts: JSON has no numbers for them."""
+    number = Decimal(value)
+    return number if number.is_finite() else value
+
+
+def _date(value: Any) -> Any:
+    date = plain(value)
+    return _MOMENT(date) if isinstance(date, int) else rfc3339_nano(read(date, UTC))
+
+
+def _binary(value: Any) -> Any:
+    return value["base64"] if isinstance(value, Mapping) else value
+
+
+_FORMS: Mapping[str, Callable[[Any], Any]] = {
+    "$oid": str,
+    "$uuid": str,
+    "$symbol": str,
+    "$numberInt": int,
+    "$numberLong": int,
+    "$numberDouble": _number,
+    "$numberDecimal": _number,
+    "$date": _date,
+    "$binary": _binary,
+    "$undefined": lambda _: None,
+}

@@ -64,8 +64,8 @@ def member(schema: Any, name: str) -> Any:
     """
     fields = schema.get("fields") if isinstance(schema, dict) else None
     listed = fields if isinstance(fields, list) else ()
-    named = (one for one in listed if isinstance(one, dict) and one.get("field") == name)
-    return next(named, None)
+    matching = (one for one in listed if isinstance(one, dict) and one.get("field") == name)
+    return next(matching, None)
 
 
 def type_by_name(text: str) -> Convert:
@@ -86,7 +86,7 @@ def type_by_name(text: str) -> Convert:
 
 
 def debezium_type(schema: Any) -> Convert | None:
-    """What converts values of an Avro schema whose `connect.name` is a type of Debezium's own.
+    """Returns the conversion for an Avro schema whose `connect.name` is a type of Debezium's.
 
     Kafka Connect's types have logical types in Avro. Called once for each field of a schema.
     """
@@ -154,16 +154,16 @@ def _of(schema: Any) -> Convert | None:
 def _struct(schema: Mapping[str, Any]) -> Convert | None:
     fields = schema.get("fields")
     listed = fields if isinstance(fields, list) else ()
-    found = [(one.get("field"), _of(one)) for one in listed if isinstance(one, dict)]
-    plan = [(str(name), convert) for name, convert in found if convert is not None]
+    members = [(one.get("field"), _of(one)) for one in listed if isinstance(one, dict)]
+    plan = [(str(name), convert) for name, convert in members if convert is not None]
     if not plan:
         return None
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError("is not an object, as its schema says")  # noqa: TRY004
-        made = {name: convert_at(name, form, value[name]) for name, form in plan if name in value}
-        return {**value, **made}
+        values = {name: convert_at(name, form, value[name]) for name, form in plan if name in value}
+        return {**value, **values}
 
     return convert
 
@@ -229,8 +229,8 @@ def _bytes(value: Any) -> bytes:
 
 def _json(value: Any) -> Any:
     """Text of JSON as the value itself; what is none stays a text."""
-    found = parse(value.encode()) if isinstance(value, str) else value
-    return value if isinstance(found, NotJson) else found
+    parsed = parse(value.encode()) if isinstance(value, str) else value
+    return value if isinstance(parsed, NotJson) else parsed
 
 
 def _without_zone(value: Any) -> Any:

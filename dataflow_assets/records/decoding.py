@@ -48,8 +48,8 @@ def decode_msgpack(data: bytes, kind: type[T]) -> T:
 
 
 def _decoder(format_: Callable[[Any], Any], kind: Any) -> Any:
-    found = _DECODERS.get((format_, kind))
-    if found is None:
+    decoder = _DECODERS.get((format_, kind))
+    if decoder is None:
         with _LOOKING:
-            found = _DECODERS[format_, kind] = format_(kind)
-    return found
+            decoder = _DECODERS[format_, kind] = format_(kind)
+    return decoder

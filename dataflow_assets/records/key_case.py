@@ -23,15 +23,15 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
     nested too deeply.
     """
     name = lru_cache(KEPT)(rename)
-    known = lru_cache(KEPT_OBJECTS)(lambda keys: _names(keys, name))
+    cached = lru_cache(KEPT_OBJECTS)(lambda keys: _names(keys, name))
 
     def names(body: dict[str, Any]) -> tuple[str, ...] | None:
         keys = tuple(body)
-        return known(keys) if len(keys) <= LARGEST else _names(keys, name)
+        return cached(keys) if len(keys) <= LARGEST else _names(keys, name)
 
     def top(body: Any) -> Any:
-        found = names(body) if isinstance(body, dict) else None
-        return body if found is None else dict(zip(found, body.values(), strict=False))
+        renamed = names(body) if isinstance(body, dict) else None
+        return body if renamed is None else dict(zip(renamed, body.values(), strict=False))
 
     def everywhere(value: Any) -> Any:
         if isinstance(value, dict):
@@ -39,7 +39,10 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
                 name(key): everywhere(item) if item.__class__ in _NESTED else item
                 for key, item in value.items()
             }
-            return _check(value, renamed, name)
+            if len(renamed) < len(value):
+                raise _collision(value, name)
+            same = list(renamed) == list(value) and all(map(is_, renamed.values(), value.values()))
+            return value if same else renamed
         if isinstance(value, list):
             items = list(map(everywhere, value))
             return value if all(map(is_, items, value)) else items
@@ -56,17 +59,10 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
 
 def _names(keys: tuple[str, ...], name: Callable[[str], str]) -> tuple[str, ...] | None:
     """The new names of an object's keys; None where every one stays."""
-    found = tuple(map(name, keys))
-    if len(set(found)) < len(found):
+    names = tuple(map(name, keys))
+    if len(set(names)) < len(names):
         raise _collision(keys, name)
-    return None if found == keys else found
-
-
-def _check(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
-    if len(renamed) < len(given):
-        raise _collision(given, name)
-    same = list(renamed) == list(given) and all(map(is_, renamed.values(), given.values()))
-    return given if same else renamed
+    return None if names == keys else names
 
 
 def _collision(keys: Iterable[str], name: Callable[[str], str]) -> RejectedRecord:

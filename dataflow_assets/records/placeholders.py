@@ -26,8 +26,8 @@ def alone(text: str) -> list[str]:
 
 def paths(text: str) -> list[Path]:
     """The paths of the body that are named, in their order."""
-    found = (match[1] or "" for match in _PLACEHOLDER.finditer(text))
-    return [Path.parse(path) for path in found if path.startswith("$.")]
+    texts = (match[1] or "" for match in _PLACEHOLDER.finditer(text))
+    return [Path.parse(path) for path in texts if path.startswith("$.")]
 
 
 def constant(value: Any) -> Value:
@@ -38,10 +38,10 @@ def metadata(key: str) -> Value:
     """Metadata as text; a time in UTC with all its digits, what is missing as nothing."""
 
     def value(record: Record) -> str:
-        found = record.metadata.get(key)
-        if isinstance(found, datetime):
-            return rfc3339_nano(Instant.of(found).at(UTC))
-        return text_form(found)
+        text = record.metadata.get(key)
+        if isinstance(text, datetime):
+            return rfc3339_nano(Instant.of(text).at(UTC))
+        return text_form(text)
 
     return value
 
@@ -56,8 +56,8 @@ def value_of(text: str, now: str) -> Value:
         return parts[0]
 
     def value(record: Record) -> str:
-        found = (part(record) for part in parts)
-        return "".join(text_form(None if part is MISSING else part) for part in found)
+        texts = (part(record) for part in parts)
+        return "".join(text_form(None if part is MISSING else part) for part in texts)
 
     return value
 

@@ -90,7 +90,7 @@ def encode(body: Any, write: Callable[[Any], bytes] = exact_json) -> bytes:
 
 
 def encode_sorted(body: Any) -> bytes:
-    """The same for objects that are equal in any order of their keys."""
+    """Encodes with sorted keys: objects that differ only in their order become equal."""
     return encode(body, _sorted)
 
 
@@ -164,7 +164,7 @@ def _no_constant(name: str) -> None:
 
 
 def value_at(value: Any, path: Iterable[str | int]) -> Any:
-    """What is in JSON at a path of keys and of places in lists; None where there is nothing."""
+    """Returns the value at a path of keys and places in lists; None where there is none."""
     for part in path:
         if isinstance(value, dict) and isinstance(part, str):
             value = value.get(part)

@@ -1,4 +1,4 @@
-"""What a step promises: a pure function on one record, made once per task from its options.
+"""The contract of a step: a pure function on one record, made once per task from its options.
 
 A step is one file in `transforms/` with one class. Its options are its fields; its `examples` are
 unit test, documentation and evidence of conformance at once.
@@ -32,7 +32,7 @@ Origins = frozenset[str] | None
 
 @dataclass(frozen=True)
 class Context:
-    """What a step may know besides the record."""
+    """The facts besides the record that a step may use."""
 
     now: datetime
     """When the micro-batch was planned, in the local zone: a replay writes the same rows."""

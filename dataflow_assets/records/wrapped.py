@@ -32,7 +32,7 @@ def unwrap(body: Any) -> Any:
 
 
 def unwrapped_texts(bodies: pa.Array) -> pa.Array:
-    """The same for JSON texts: binary in, binary out, and the very array where none is wrapped."""
+    """Unwraps JSON texts: binary in, binary out, and the same array where none is wrapped."""
     if not _suspicious(bodies):
         return bodies
     begin = pc.fill_null(pc.match_substring_regex(bodies, _BEGINS), False).to_pylist()

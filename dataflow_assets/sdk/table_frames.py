@@ -83,6 +83,14 @@ class FrameSink(Sink):
             The table's functions; the sink's own table plays no part in them.
         """
 
+    def names_of_secrets(self) -> tuple[str | None, str] | None:
+        """Namespace and table of the sink itself, where only Secrets know them; None elsewhere.
+
+        Called as `frames` is, for a table that a flow writes; secrets are in place.
+        """
+        own = self.resolved_address()
+        return None if own == self.address() else (own.namespace, own.name)
+
 
 def choose(
     table: object, names: Sequence[str] | None, known: Collection[str]

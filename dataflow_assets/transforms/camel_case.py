@@ -56,5 +56,4 @@ class CamelCase(Step):
 
 
 def camel_case(key: str) -> str:
-    """The parts between underscores, each with a capital."""
     return "".join(part[0].upper() + part[1:] for part in key.split("_") if part) or key

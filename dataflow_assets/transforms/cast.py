@@ -138,10 +138,10 @@ class Cast(Step):
                 if value is MISSING or (value is None and nullable):
                     continue
                 try:
-                    found = cast(value)
+                    result = cast(value)
                 except ValueError as error:
                     raise RejectedRecord("step", f"{name}: must be {error}") from None
-                body = body if found is value else put(body, found)
+                body = body if result is value else put(body, result)
             unchanged = body is record.body
             return record if unchanged else Record(body, record.metadata, record.route)
 
@@ -190,9 +190,9 @@ def _number(value: Any) -> int | Decimal | None:
 
 
 def _bool(value: Any) -> bool:
-    found = value.strip().lower() if isinstance(value, str) else value
-    if isinstance(found, str | int | Decimal) and found in _BOOLS:
-        return _BOOLS[found]
+    text = value.strip().lower() if isinstance(value, str) else value
+    if isinstance(text, str | int | Decimal) and text in _BOOLS:
+        return _BOOLS[text]
     raise ValueError("true, false, 0 or 1")
 
 

@@ -36,7 +36,7 @@ _TYPED = (
 
 @dataclass(frozen=True)
 class _Operation:
-    """What an operation is called, where its row stands, and which fields tell of it."""
+    """The name of an operation, the place of its row, and the fields that are absent from it."""
 
     name: str
     side: str
@@ -215,7 +215,8 @@ class DebeziumUnwrap(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        operations, types = self._operations(), _types(self.field_types)
+        operations = self._operations()
+        types = {name: type_by_name(kind) for name, kind in self.field_types.items()}
         unknown = f"op is none of {', '.join(operations)}"
 
         def apply(record: Record) -> Record | None:
@@ -229,17 +230,15 @@ class DebeziumUnwrap(Step):
             operation = operations.get(code) if isinstance(code, str) else None
             if operation is None:
                 raise RejectedRecord("step", event.place + unknown)
-            found = event.row(operation.side, types, operation.absent)
-            if found is None and operation.side == "before":
+            outcome = event.row(operation.side, types, operation.absent)
+            if outcome is None and operation.side == "before":
                 key = record.metadata.get("key")
                 row = key_row(key, types, documents=event.is_of_mongodb)
-                found = None if row is None else (row, [])
-            if found is None:
-                reason = (
-                    f"{event.place}{operation.side} is not an object: {operation.name} needs it"
-                )
-                raise RejectedRecord("step", reason)
-            return self._unwrap(record, *found, operation, event.fields.get("source"))
+                outcome = None if row is None else (row, [])
+            if outcome is None:
+                reason = f"{operation.side} is not an object: {operation.name} needs it"
+                raise RejectedRecord("step", event.place + reason)
+            return self._unwrap(record, *outcome, operation, event.fields.get("source"))
 
         return apply
 
@@ -294,10 +293,6 @@ class DebeziumUnwrap(Step):
     @override
     def reads(self) -> frozenset[str]:
         return frozenset({"key"})
-
-
-def _types(types: Mapping[str, str]) -> dict[str, Convert]:
-    return {name: type_by_name(kind) for name, kind in types.items()}
 
 
 def _pick(source: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class Flatten(Step):
         return self.field.name if single else self.field.text
 
 
-def _array(found: Any) -> list[Any] | None:
-    if isinstance(found, dict):
-        found = found.get("array")
-    return found if isinstance(found, list) else None
+def _array(node: Any) -> list[Any] | None:
+    if isinstance(node, dict):
+        node = node.get("array")
+    return node if isinstance(node, list) else None

@@ -19,10 +19,7 @@ def _pair(given: Any) -> Any:
     return header.strip(), path.strip()
 
 
-Mapped = Annotated[
-    tuple[str, Writable],
-    BeforeValidator(_pair, json_schema_input_type=str),
-]
+Mapped = Annotated[tuple[str, Writable], BeforeValidator(_pair, json_schema_input_type=str)]
 
 
 class HeadersToPayload(Step):
@@ -59,18 +56,10 @@ class HeadersToPayload(Step):
         ),
         Example("a message without headers", {"mappings": ["a:b"]}, '{"a":1}', ('{"a":1}',)),
         Example(
-            "no object",
-            {"mappings": ["a:b"]},
-            "[1]",
-            ("[1]",),
-            metadata={"headers": {"a": "1"}},
+            "no object", {"mappings": ["a:b"]}, "[1]", ("[1]",), metadata={"headers": {"a": "1"}}
         ),
         Example(
-            "not JSON",
-            {"mappings": ["a:b"]},
-            "a=1",
-            ("a=1",),
-            metadata={"headers": {"a": "1"}},
+            "not JSON", {"mappings": ["a:b"]}, "a=1", ("a=1",), metadata={"headers": {"a": "1"}}
         ),
     )
 

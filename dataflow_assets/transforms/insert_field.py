@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -128,12 +128,11 @@ class InsertField(Step):
         for path, text in self.fields.items():
             if path.top == column:
                 beside = {column} if path.key is None else set[str]()
-                found = self._origins(text)
-                return None if found is None else found | beside
+                sources = self._origins(text)
+                return None if sources is None else sources | beside
         return frozenset({column})
 
     def _origins(self, text: str) -> Origins:
-        """The fields that a value is filled with."""
         if not self.interpolate or text.startswith(_JSON):
             return frozenset()
         tops = [path.top for path in paths(text)]
@@ -151,8 +150,8 @@ class InsertField(Step):
                 return record
             body = record.body
             for name, put, value in plan:
-                found = at(name, value, record)
-                body = body if found is MISSING else put(body, found)
+                result = at(name, value, record)
+                body = body if result is MISSING else put(body, result)
             unchanged = body is record.body
             return record if unchanged else Record(body, record.metadata, record.route)
 
@@ -166,19 +165,15 @@ class InsertField(Step):
 
     def _value(self, text: str, now: str) -> Value:
         if text.startswith(_JSON):
-            return constant(_json(text.removeprefix(_JSON)))
+            try:
+                value = parse(text.removeprefix(_JSON).encode())
+            except RejectedRecord as error:
+                raise ValueError(error.reason) from None
+            if isinstance(value, NotJson):
+                raise ValueError("not JSON after json:")
+            return constant(value)
         if self.interpolate:
             return value_of(text, now)
         if text == "${now}":
             return constant(now)
         return next(map(metadata, alone(text)), constant(text))
-
-
-def _json(text: str) -> Any:
-    try:
-        value = parse(text.encode())
-    except RejectedRecord as error:
-        raise ValueError(error.reason) from None
-    if isinstance(value, NotJson):
-        raise ValueError("not JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
-    return value

@@ -40,12 +40,7 @@ class JsonParse(Step):
             '{"a":" 12345678901234567890 ","b":"null","c":"1.10"}',
             ('{"a":12345678901234567890,"b":null,"c":1.10}',),
         ),
-        Example(
-            "one level only",
-            {"fields": ["$.a"]},
-            '{"a":"\\"{}\\""}',
-            ('{"a":"{}"}',),
-        ),
+        Example("one level only", {"fields": ["$.a"]}, '{"a":"\\"{}\\""}', ('{"a":"{}"}',)),
         Example(
             "a value that is not text, or missing, stays",
             {"fields": ["a", "b", "c", "d"]},

@@ -117,13 +117,13 @@ class ReplaceField(Step):
 
     @override
     def origins(self, column: str) -> Origins:
-        found: set[str | None] = {column}
+        sources: set[str | None] = {column}
         for old, new in reversed(self._pairs()):
-            found = {top for name in found for top in _before(old, new, name)}
+            sources = {top for name in sources for top in _before(old, new, name)}
         if self.include:
-            found &= {path.top for path in self.include}
-        found -= {path.key for path in self.exclude}
-        return None if None in found else frozenset(name for name in found if name)
+            sources &= {path.top for path in self.include}
+        sources -= {path.key for path in self.exclude}
+        return None if None in sources else frozenset(name for name in sources if name)
 
     def _pairs(self) -> list[tuple[Path, Path]]:
         pairs = self.renames.items() if isinstance(self.renames, dict) else self.renames

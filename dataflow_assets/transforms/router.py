@@ -16,7 +16,7 @@ _SINK = {"type": "postgresql", "config": {"table": "errors", "connectionString":
 
 
 class RouteSink(Spec):
-    """Where the records of a route go; declared like `spec.sink`."""
+    """The sink for the records of a route; declared like `spec.sink`."""
 
     type: str
     """The connector's name."""

@@ -162,13 +162,12 @@ def _unresolved_references(schema: Any, message: str) -> Iterator[tuple[tuple[An
     """The references that the library's message quotes, and what is wrong with them."""
     for place, uri in _references(schema):
         if any(f"'{part}'" in message for part in (uri, *uri.split("#")) if part):
-            known = "is not a known draft of JSON Schema"
+            reason = "is not a known draft of JSON Schema"
             alien = "is not part of this schema: nothing is fetched, so put it under $defs"
-            yield place, known if place[-1] == "$schema" else alien
+            yield place, reason if place[-1] == "$schema" else alien
 
 
 def _references(schema: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Every reference in a schema, with its place."""
     entries = schema.items() if isinstance(schema, dict) else enumerate(schema)
     for key, value in entries:
         if key in {"$ref", "$dynamicRef", "$schema"} and isinstance(value, str):

@@ -22,7 +22,7 @@ from dataflow_assets.assets.lane_flows import LaneFlows
 from dataflow_assets.assets.lane_registry import FlowState, LaneRegistry
 from dataflow_assets.assets.lane_runs import LOCATION
 from dataflow_assets.assets.leases import ERROR
-from dataflow_assets.assets.runs import SENSOR
+from dataflow_assets.assets.runs import SENSOR, Runs
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
     MemoryPartSource,
@@ -473,21 +473,48 @@ def test_a_slot_is_named_only_where_nobody_reads_it_any_more(shop: Shop, tmp_pat
     assert [name for name in whys if f"slot {name} stays" in logs[name]] == ["off", "gone"]
 
 
-def test_why_a_flow_leaves_is_known_though_the_lane_had_not_yet_begun_it(shop: Shop) -> None:
-    """A look may come between the one that has chosen a flow and its event `Began`."""
+@pytest.fixture
+def looks(shop: Shop) -> tuple[LaneFlows, dict[str, Flow]]:
+    """The looks of a lane at which flows to drive, and what the lane has begun."""
     shop.kind = Slot
     shop.add("a")
-    (flow,) = shop.flows
     job = ingest_job(shop.manifests, dg.ResourceDefinition.none_resource())
     tags = {**job.tags, "dataflow/lane": "shared"}
     run = shop.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
-    flows = LaneFlows(shop.instance, "shared", run, shop.manifests, lambda _: FlowState(""))
-    assert flows.flows_to_drive() == [flow]
+    begun: dict[str, Flow] = {}
+    given = shop.instance, "shared", run, shop.manifests, lambda _: FlowState("")
+    return LaneFlows(*given, driven=lambda: begun), begun
+
+
+def test_why_a_flow_leaves_is_known_though_it_left_before_the_look(
+    shop: Shop, looks: tuple[LaneFlows, dict[str, Flow]]
+) -> None:
+    flows, _ = looks
+    (flow,) = flows.flows_to_drive()
     shop.flows = []
     assert not flows.flows_to_drive()
     assert not flows.flows_to_drive()
-    flows.begin(flow)
     assert (flows.why_not(flow), flows.is_gone(flow)) == ("its manifest was removed", True)
+
+
+def test_a_flow_that_was_begun_a_moment_ago_is_driven_whatever_was_heard_of_it(
+    shop: Shop, looks: tuple[LaneFlows, dict[str, Flow]]
+) -> None:
+    """A run of its own leases it before its first event is taken, and is over before its last."""
+    flows, begun = looks
+    (flow,) = flows.flows_to_drive()
+    begun[flow.id] = flow
+    job = ingest_job(shop.manifests, dg.ResourceDefinition.none_resource())
+    own = shop.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    with Runs(shop.instance, flow).driving(own.run_id):
+        assert not flows.flows_to_drive()
+        assert shop.driven() == {flow.id}, "the run of its own waits for the lane"
+    assert flows.flows_to_drive() == [flow]
+    begun.clear()
+    assert flows.lets_go(flow), "what another run has taken from it is no failure"
+    flows.end(flow)
+    assert flows.flows_to_drive() == [flow]
+    assert not flows.lets_go(flow), "it has begun again since"
 
 
 def test_a_lane_of_which_its_process_has_no_flow_fails_and_says_where_it_looked(

@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import dagster as dg
@@ -19,6 +19,7 @@ from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.location.sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import Switch, later, mirror
+from tests.stand_in import until
 
 STARTED, STARTING = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING
 FLOWS = 12
@@ -150,6 +151,27 @@ def test_a_driver_shows_that_it_is_alive_and_lets_go_of_its_flow(
         assert flows.on() == switch.instance.get_run_by_id(run.run_id)
         assert beaten.wait(10)
     assert set(beats) == {run.run_id}
+    assert flows.on() is None
+
+
+def test_a_claim_stands_though_other_steps_of_its_run_overwrite_it(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster writes all tags of a run as they were when it read them: of two steps one loses."""
+    monkeypatch.setattr(leases, "LOOK_SECONDS", 0.01)
+    flows, run = Runs(switch.instance, switch.flow), switch.run(STARTED)
+    write, lost = dg.DagsterInstance.add_run_tags, dict[str, int]()
+
+    def overwritten(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
+        lost[str(tags)] = lost.get(str(tags), 0) + 1
+        if lost[str(tags)] > 2:
+            write(instance, run_id, dict(tags))
+
+    monkeypatch.setattr(dg.DagsterInstance, "add_run_tags", overwritten)
+    with flows.driving(run.run_id):
+        assert flows.on() is not None
+        write(switch.instance, run.run_id, {f"{leases.DRIVER}/{switch.flow.id}": "as before"})
+        until(lambda: flows.on() is not None)
     assert flows.on() is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,18 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.assets import graph, ingest
 from dataflow_assets.assets.flow_events import FlowEvents
+from dataflow_assets.assets.metadata import flow_metadata
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource, NessieSink, NessieSource
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.connectors.memory import MemorySliceSink, Store
+from dataflow_assets.connectors.trino.sink.sink import TrinoSink
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Branch, Flow, asset_key
+from dataflow_assets.location.resources.io_managers import io_managers
 from dataflow_assets.location.sensors.checkpoints import Checkpoints
 from dataflow_assets.manifests.load import load
+from dataflow_assets.sdk.table_frames import FrameSink
 from dataflow_assets.secrets import Secrets, resolve
 from tests.conftest import Topics
 from tests.connectors.iceberg.driver import connection
@@ -81,6 +86,57 @@ def test_the_address_is_the_same_once_secrets_are_resolved(
     assert str(declared.address()) == str(resolved.address()) == known
     assert declared.spellings() == resolved.spellings()
     assert str(resolved.resolved_address()) == real
+
+
+@pytest.mark.parametrize(
+    ("sink", "names"),
+    [
+        (IcebergSink.model_validate({**TABLE, "catalogURI": "http://h"}), ("analytics", "events")),
+        (NessieSink.model_validate({**TABLE, "baseURL": "http://h:1"}), ("analytics", "events")),
+        (
+            TrinoSink.model_validate(
+                {
+                    "serverURL": "http://h:1",
+                    "catalog": "c",
+                    "schemaSecretRef": ref("space"),
+                    "table": "t",
+                }
+            ),
+            ("analytics", "t"),
+        ),
+        (
+            IcebergSink.model_validate({"namespace": "n", "table": "t", "catalogURI": "http://h"}),
+            None,
+        ),
+    ],
+    ids=["iceberg", "nessie", "trino", "none"],
+)
+def test_users_assets_read_a_table_that_only_secrets_name(
+    sink: FrameSink, names: tuple[str, str] | None, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """The table's asset key has the names of the Secrets; what is read has what they hold."""
+    asked: list[tuple[str | None, str]] = []
+
+    def frames(_: FrameSink, namespace: str | None, table: str) -> None:
+        asked.append((namespace, table))
+        raise PermanentError("asked")
+
+    monkeypatch.setattr(type(sink), "frames", frames)
+    flow = replace(memory_flow(store, branches=(Branch(sink, "here"),)), secrets=SECRETS)
+    built = graph.build([flow])
+    spec = dg.AssetSpec(built.nodes[0].key, metadata=flow_metadata(built.nodes[0]))
+
+    @dg.asset(ins={"up": dg.AssetIn(key=spec.key)})
+    def down(up: Any) -> None:
+        """Never gets it."""
+
+    dg.materialize(
+        [spec.with_io_manager_key(type(sink).type), down],
+        selection=[down],
+        resources={"spark": dg.ResourceDefinition.none_resource(), **io_managers(built)},
+        raise_on_error=False,
+    )
+    assert asked == [names or ("n", "t")]
 
 
 def test_a_branch_has_one_id_and_its_checkpoint_the_real_name() -> None:
@@ -182,6 +238,27 @@ def test_a_lane_goes_on_with_the_others(shop: Shop, monkeypatch: pytest.MonkeyPa
     assert "leaves the lane: its events cannot be made: unexpected KeyError" in shop.log(
         result, "a"
     )
+
+
+def test_events_that_cannot_be_made_are_said_in_each_stay(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow whose manifest was edited is back in its lane; it does not go on without events."""
+    shop.add("a")
+    shop.produce("a", 1, 2)
+    refused: list[str] = []
+
+    def refuse(_: FlowEvents, report: Any) -> None:
+        refused.append(report.flow)
+        if len(refused) == 1:
+            shop.edit("a", hash="edited", version="edited")
+            shop.produce("a", 3)
+        raise KeyError(report.flow)
+
+    monkeypatch.setattr(FlowEvents, "take", refuse)
+    log = shop.log(shop.lane(), "a")
+    assert len(refused) > 1
+    assert log.count("leaves the lane: its events cannot be made") == 2
 
 
 def test_flows_whose_ends_only_secrets_name_run_in_a_lane(

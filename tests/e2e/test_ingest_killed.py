@@ -86,7 +86,7 @@ def _holder(fleet: Fleet) -> str:
 
 
 def _process(run: dg.DagsterRun) -> psutil.Process:
-    """The one that drives the lane, by the run's claim."""
+    """The one that drives the lane, by the run's lease."""
     driver = FlowDriver.parse(run.tags[f"{DRIVER}/lane:shared"].partition(" ")[2])
     assert driver is not None
     return psutil.Process(driver.pid)

@@ -10,7 +10,7 @@ import pytest
 from dataflow_assets.languages.dataflow import document as dataflow
 from dataflow_assets.languages.justone.reader import read as justone
 from dataflow_assets.languages.pipelines.reader import read as pipelines
-from dataflow_assets.languages.sql.reader import folder
+from dataflow_assets.languages.sql import language
 from dataflow_assets.languages.sql.reader import read as sql
 from dataflow_assets.languages.tableflow import document as tableflow
 from dataflow_assets.location.definitions import build
@@ -120,7 +120,7 @@ def test_a_file_that_goes_while_the_folder_is_looked_at(
 
 def test_the_message_says_where_and_no_value() -> None:
     try:
-        folder.read_file(None, ())  # type: ignore[arg-type]
+        language.read_file(None, ())  # type: ignore[arg-type]
     except AttributeError as error:
         said = unexpected.message(error)
-    assert "unexpected AttributeError in languages/sql/reader/folder.py:" in said
+    assert "unexpected AttributeError in languages/sql/language.py:" in said

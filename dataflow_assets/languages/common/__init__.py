@@ -1,1 +1,1 @@
-"""What the readers of several languages share: documents with places, keys, wording, tokens."""
+"""Code that readers of several languages share: documents with places, keys, tokens."""

@@ -51,9 +51,9 @@ class Form:
         """Yields the stored names and values of those later fields that say something."""
         for name, before in self.later.items():
             stored, _, attribute = name.partition("=")
-            found = getattr(value, attribute or stored)
-            if found != before:
-                yield stored, found
+            field_value = getattr(value, attribute or stored)
+            if field_value != before:
+                yield stored, field_value
 
 
 class Forms:

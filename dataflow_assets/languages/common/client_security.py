@@ -1,4 +1,4 @@
-"""How Java's clients say that brokers are reached: TLS, and who logs in."""
+"""Reads the security of Java clients: TLS and logins."""
 
 from __future__ import annotations
 
@@ -21,52 +21,54 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the consumer is told by one key."""
+class ClientSetting:
+    """One setting of the consumer, and where it is written."""
 
     text: str
     where: Where
 
 
-def security(told: Mapping[str, Told], notes: Notes, nowhere: Where) -> dict[str, Any]:
+def security(settings: Mapping[str, ClientSetting], notes: Notes, nowhere: Where) -> dict[str, Any]:
     """Returns how brokers are reached, as fields of a source or sink; `notes` gets what is wrong.
 
     What is missing is told at `nowhere`.
     """
-    protocol = told.get("security.protocol")
+    protocol = settings.get("security.protocol")
     name = protocol.text.strip().upper() if protocol else "PLAINTEXT"
     if name not in _PROTOCOLS:
         notes.wrong(protocol.where if protocol else nowhere, f"allowed: {', '.join(_PROTOCOLS)}")
         return {}
-    found: dict[str, Any] = {"security_protocol": name}
+    fields: dict[str, Any] = {"security_protocol": name}
     where = protocol.where if protocol else nowhere
     if "SASL" in name:
-        found["sasl"] = _sasl(told, notes, where)
+        fields["sasl"] = _sasl(settings, notes, where)
     if "SSL" in name:
-        found["tls"] = _tls(told, notes)
-    return found
+        fields["tls"] = _tls(settings, notes)
+    return fields
 
 
-def _sasl(told: Mapping[str, Told], notes: Notes, where: Where) -> dict[str, Any]:
-    mechanism, jaas = told.get("sasl.mechanism"), told.get("sasl.jaas.config")
-    found: dict[str, Any] = {}
+def _sasl(settings: Mapping[str, ClientSetting], notes: Notes, where: Where) -> dict[str, Any]:
+    mechanism, jaas = settings.get("sasl.mechanism"), settings.get("sasl.jaas.config")
+    fields: dict[str, Any] = {}
     allowed = f"allowed: {', '.join(_MECHANISMS)}"
     if mechanism is None:
         notes.wrong(where, f"needs sasl.mechanism; {allowed}")
     elif mechanism.text.strip() not in _MECHANISMS:
         notes.wrong(mechanism.where, f"not supported; {allowed}")
     else:
-        found["mechanism"] = mechanism.text.strip()
+        fields["mechanism"] = mechanism.text.strip()
     if jaas is None:
         notes.wrong(where, "needs sasl.jaas.config, with username and password")
-        return found
-    given = {key: double or single for key, double, single in _JAAS.findall(jaas.text)}
+        return fields
+    words = {key: double or single for key, double, single in _JAAS.findall(jaas.text)}
     for key in ("username", "password"):
-        if not given.get(key):
+        if not words.get(key):
             notes.wrong(jaas.where, f'needs {key}="..."')
         else:
-            found |= field_or_reference(key, re.sub(r"\\(.)", r"\1", given[key]), jaas.where, notes)
-    return found
+            fields |= field_or_reference(
+                key, re.sub(r"\\(.)", r"\1", words[key]), jaas.where, notes
+            )
+    return fields
 
 
 def field_or_reference(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]:
@@ -87,35 +89,35 @@ def field_or_reference(name: str, text: str, where: Where, notes: Notes) -> dict
     return {f"{name}_secret_ref": ref} if ref else {name: text}
 
 
-def _tls(told: Mapping[str, Told], notes: Notes) -> dict[str, Any]:
+def _tls(settings: Mapping[str, ClientSetting], notes: Notes) -> dict[str, Any]:
     """PEM, as text or by absolute path; Java's own stores cannot be read."""
-    names = told.get("ssl.endpoint.identification.algorithm")
+    names = settings.get("ssl.endpoint.identification.algorithm")
     if names and names.text.strip().lower() != "https":
         notes.wrong(
             names.where,
             "not supported: the brokers' names are checked; give their certificates the names by "
             "which bootstrap.servers reaches them",
         )
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for store, text_keys in (
         ("truststore", {"certificates": "ca_file"}),
         ("keystore", {"certificate.chain": "cert_file", "key": "key_file"}),
     ):
-        _check_kind(store, told, notes)
-        path = told.get(f"ssl.{store}.location")
+        _check_kind(store, settings, notes)
+        path = settings.get(f"ssl.{store}.location")
         for key, name in text_keys.items():
-            one = told.get(f"ssl.{store}.{key}") or path
+            one = settings.get(f"ssl.{store}.{key}") or path
             if one and one.text.strip():
                 if not (names_one(one.text) or is_placeholder(one.text)):
                     notes.wrong(one.where, NO_FORM)
-                found[name] = one.text if name != "key_file" else SecretStr(one.text)
-    return found
+                fields[name] = one.text if name != "key_file" else SecretStr(one.text)
+    return fields
 
 
-def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
-    given = [told[key] for key in told if key.startswith(f"ssl.{store}.")]
-    kind = told.get(f"ssl.{store}.type")
-    needed = [one for one in given if not one.where[1].endswith((".password", ".type"))]
+def _check_kind(store: str, settings: Mapping[str, ClientSetting], notes: Notes) -> None:
+    kinds = [settings[key] for key in settings if key.startswith(f"ssl.{store}.")]
+    kind = settings.get(f"ssl.{store}.type")
+    needed = [one for one in kinds if not one.where[1].endswith((".password", ".type"))]
     if needed and (kind is None or kind.text.strip().upper() != "PEM"):
         where = kind.where if kind else needed[0].where
         notes.wrong(
@@ -123,6 +125,6 @@ def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
             f"only PEM is read, with ssl.{store}.type=PEM: export the certificates of a Java store "
             "by keytool -exportcert -rfc, and keys by openssl pkcs12",
         )
-    for one in given:
+    for one in kinds:
         if unwritten := placeholder(one.text):
             notes.wrong(one.where, f"{unwritten}: write the value")

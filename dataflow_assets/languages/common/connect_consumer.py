@@ -1,4 +1,4 @@
-"""How a sink connector's consumer reaches its brokers: the worker's file, and what overrides it.
+"""Reads how a sink connector's consumer reaches its brokers: worker file and overrides.
 
 Connect hands the keys that begin with `consumer.` to the consumer, without that; in a connector's
 own file they begin with `consumer.override.` and win. Keys of security are often written without
@@ -14,7 +14,7 @@ from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets.errors.likely_names import likely, suggestion
-from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.client_security import ClientSetting, security
 from dataflow_assets.languages.common.connect_keys import CONSUMER, WORKER
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import Key, entry, names
@@ -28,7 +28,7 @@ _BROKER = re.compile(r"(?:[\w.-]*://)?(\[[\w:.%]+\]|[\w.%-]+):(\d{1,5})", re.ASC
 
 @dataclass(frozen=True)
 class Settings:
-    """What a source is made of, and from which keys."""
+    """The fields of a source, and the keys that they come from."""
 
     values: Mapping[str, Any]
     places: Mapping[str, Where]
@@ -37,38 +37,42 @@ class Settings:
 def settings(connector: Document, worker: Document, notes: Notes) -> Settings | None:
     """The consumer's settings; None where something is wrong, which `notes` has by then."""
     before = len(notes.findings)
-    told = dict(_consumer_keys(connector, worker))
-    for key, one in told.items():
+    keys = dict(_consumer_keys(connector, worker))
+    for key, one in keys.items():
         if key != BROKERS:
             judge(key, one.where, notes, CONSUMER)
-    found: dict[str, Any] = {"brokers": _brokers(told, worker, notes)}
-    found |= security(told, notes, (worker, BROKERS))
-    _places_in_log(told, notes, found)
+    fields: dict[str, Any] = {"brokers": _brokers(keys, worker, notes)}
+    fields |= security(keys, notes, (worker, BROKERS))
+    _places_in_log(keys, notes, fields)
     if len(notes.findings) > before:
         return None
-    named = {"brokers": BROKERS, "security_protocol": "security.protocol", "sasl": "sasl.mechanism"}
-    places = {name: told[key].where for name, key in named.items() if key in told}
-    return Settings(found, places)
+    keys_of = {
+        "brokers": BROKERS,
+        "security_protocol": "security.protocol",
+        "sasl": "sasl.mechanism",
+    }
+    places = {name: keys[key].where for name, key in keys_of.items() if key in keys}
+    return Settings(fields, places)
 
 
 def judge(key: str, where: Where, notes: Notes, *tables: Sequence[Key]) -> None:
     """Notes what the tables say about a key: refusals, and what Connect ignores in silence."""
-    found = entry(key, *tables)
-    if found is None:
+    matching = entry(key, *tables)
+    if matching is None:
         advice = _suggest(where, tables)
         notes.note(where, f"is ignored, as Connect does it: no such key is known here{advice}")
-    elif found.verdict == "refused":
-        notes.wrong(where, found.says, key=True)
-    elif found.verdict == "ignored":
+    elif matching.verdict == "refused":
+        notes.wrong(where, matching.says, key=True)
+    elif matching.verdict == "ignored":
         notes.idle(where)
 
 
 def _suggest(where: Where, tables: Sequence[Sequence[Key]]) -> str:
     document, key = where
-    found = likely(key, names(*tables))
-    if found is not None and document.value.get(found, "").strip():
-        return f"; {found} is given too, and counts: remove this key"
-    return suggestion(found)
+    name = likely(key, names(*tables))
+    if name is not None and document.value.get(name, "").strip():
+        return f"; {name} is given too, and counts: remove this key"
+    return suggestion(name)
 
 
 def is_worker(document: Document) -> bool:
@@ -107,39 +111,43 @@ def other_keys(worker: Document, notes: Notes) -> None:
             judge(key, (worker, key), notes, WORKER)
 
 
-def _consumer_keys(connector: Document, worker: Document) -> Iterator[tuple[str, Told]]:
+def _consumer_keys(connector: Document, worker: Document) -> Iterator[tuple[str, ClientSetting]]:
     """Each key of the consumer, the one that wins last."""
     for key, text in worker.value.items():
         if key == BROKERS or key.startswith(_SECURITY):
-            yield key, Told(text, (worker, key))
+            yield key, ClientSetting(text, (worker, key))
     for document, prefix in ((worker, PREFIX), (connector, OVERRIDE)):
         for key, text in document.value.items():
             if key.startswith(prefix) and not (prefix == PREFIX and key.startswith(OVERRIDE)):
-                yield key.removeprefix(prefix), Told(text, (document, key))
+                yield key.removeprefix(prefix), ClientSetting(text, (document, key))
 
 
-def _brokers(told: Mapping[str, Told], worker: Document, notes: Notes) -> tuple[str, ...]:
-    one = told.get(BROKERS)
+def _brokers(
+    settings: Mapping[str, ClientSetting], worker: Document, notes: Notes
+) -> tuple[str, ...]:
+    one = settings.get(BROKERS)
     where = one.where if one else (worker, BROKERS)
     if not notes.require(where, one.text if one else None, "the brokers, like kafka-1:9092"):
         return ()
     parts = [part.strip() for part in (one.text if one else "").split(",") if part.strip()]
-    found = [_BROKER.fullmatch(part) for part in parts]
-    if not all(found):
+    matches = [_BROKER.fullmatch(part) for part in parts]
+    if not all(matches):
         notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
-    return tuple(f"{match[1]}:{match[2]}" for match in found if match)
+    return tuple(f"{match[1]}:{match[2]}" for match in matches if match)
 
 
-def _places_in_log(told: Mapping[str, Told], notes: Notes, found: dict[str, Any]) -> None:
-    if group := told.get("group.id"):
+def _places_in_log(
+    settings: Mapping[str, ClientSetting], notes: Notes, found: dict[str, Any]
+) -> None:
+    if group := settings.get("group.id"):
         found["consumer_group"] = group.text.strip()
-    reset = told.get("auto.offset.reset")
+    reset = settings.get("auto.offset.reset")
     if reset and reset.text.strip().lower() != "earliest":
         notes.wrong(
             reset.where,
             "must be earliest: a flow begins where its consumer group is, else at the earliest "
             "record; to begin at the end, remove the key and run once with --from latest",
         )
-    isolation = told.get("isolation.level")
+    isolation = settings.get("isolation.level")
     if isolation and isolation.text.strip() != "read_committed":
         notes.note(isolation.where, "has no effect: only committed records are read")

@@ -22,27 +22,27 @@ class ConnectValues:
 
     def text(self, key: str) -> str:
         """The value without blanks around it; empty where there is none."""
-        found: str = self.document.value.get(key, "")
-        return found.strip()
+        value: str = self.document.value.get(key, "")
+        return value.strip()
 
     def require(self, key: str, what: str) -> str:
         """The value; empty, with a finding, where there is none. `what`: what it should be."""
-        given = self.document.value.get(key)
+        value = self.document.value.get(key)
         where = (self.document, key)
-        return self.text(key) if self.notes.require(where, given, what) else ""
+        return self.text(key) if self.notes.require(where, value, what) else ""
 
     def matching(self, key: str, pattern: re.Pattern[str], allowed: str) -> str:
-        found = self.require(key, f"allowed: {allowed}")
-        if found and not pattern.fullmatch(found):
+        text = self.require(key, f"allowed: {allowed}")
+        if text and not pattern.fullmatch(text):
             self.notes.wrong((self.document, key), f"allowed: {allowed}")
-        return found
+        return text
 
     def list_of(self, key: str, what: str) -> tuple[str, ...]:
         """A list separated by commas; as in Java, empty items at its end do not count."""
-        found = [part.strip() for part in self.require(key, what).rstrip(", ").split(",")]
-        if found != [""] and not all(found):
+        parts = [part.strip() for part in self.require(key, what).rstrip(", ").split(",")]
+        if parts != [""] and not all(parts):
             self.notes.wrong((self.document, key), "has an empty item between two commas")
-        return tuple(part for part in found if part)
+        return tuple(part for part in parts if part)
 
     def number(self, key: str, least: float, most: float | None) -> float | None:
         """A number between bounds, None where there is none."""
@@ -52,13 +52,13 @@ class ConnectValues:
         whole = most is None
         bound = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
         try:
-            found = int(text) if whole else float(text)
+            parsed = int(text) if whole else float(text)
         except ValueError:
-            found = math.nan
-        if not least <= found <= (math.inf if most is None else most):
+            parsed = math.nan
+        if not least <= parsed <= (math.inf if most is None else most):
             self.notes.wrong((self.document, key), f"must be a number, {bound}")
             return None
-        return found
+        return parsed
 
     def choice(self, key: str, allowed: Sequence[str]) -> str:
         """One of a few words, in any case as in Connect; empty where there is none."""
@@ -73,7 +73,6 @@ class ConnectValues:
         return self.choice(key, ("true", "false")) == "true"
 
     def commas(self, key: str) -> list[str]:
-        """Reads an optional list that is separated by commas."""
         return [part.strip() for part in self.text(key).split(",") if part.strip()]
 
     def secret(self, key: str, name: str) -> dict[str, Any]:

@@ -43,12 +43,11 @@ class Cursor:
         return self._read[min(self._at + number, len(self._read) - 1)]
 
     def take(self) -> Token:
-        found = self.next
+        token = self.next
         self._at = min(self._at + 1, len(self._read) - 1)
-        return found
+        return token
 
     def sees(self, *words: str) -> bool:
-        """Returns whether exactly these words or symbols come next."""
         return all(self.ahead(n).says(word) for n, word in enumerate(words))
 
     def takes(self, *words: str) -> bool:
@@ -112,25 +111,23 @@ class Cursor:
         """Raises Unreadable at the next token, with what other databases mean by it."""
         token = self.next
         written = token.text.upper() if token.kind in ("word", "symbol") else ""
-        known = self._elsewhere.get(written)
-        raise Unreadable(self.place, f"{message}; {known}" if known else message)
+        advice = self._elsewhere.get(written)
+        raise Unreadable(self.place, f"{message}; {advice}" if advice else message)
 
     def copy(self) -> Cursor:
         """Another one at the same place, to look further ahead."""
-        found = Cursor(self._read, self._elsewhere)
-        found._at = self._at
-        return found
+        cursor = Cursor(self._read, self._elsewhere)
+        cursor._at = self._at
+        return cursor
 
     def move(self, other: Cursor) -> None:
         self._at = other._at
 
     @property
     def at_end(self) -> bool:
-        """Returns whether nothing more of the statement comes."""
         return self.next.kind == "end" or self.sees(";")
 
     def expect_end(self) -> None:
-        """Raises Unreadable where more of the statement comes."""
         if not self.at_end:
             self.fail(f"expected ; or more of the statement, found {self.next}")
 

@@ -35,7 +35,7 @@ _CORE = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value and its key stand in the file; both count from 1."""
+    """The line and column of a value and of its key; both count from 1."""
 
     line: int
     column: int
@@ -58,12 +58,12 @@ class Document:
 
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
         """A finding at a value, or at its key; at the nearest parent where it is missing."""
-        found = path
-        while found not in self.places:
-            found = found[:-1]
-        place = self.places[found]
+        nearest = path
+        while nearest not in self.places:
+            nearest = nearest[:-1]
+        place = self.places[nearest]
         line, column = place.line, place.column
-        if key or found != path:
+        if key or nearest != path:
             line, column = place.key_line, place.key_column
         return Finding(self.file, line, column, dotted_path(path), message)
 
@@ -74,8 +74,8 @@ class Document:
 
 def items(document: Document) -> list[Document]:
     """The objects of a list, as `kubectl get -o yaml` prints several: each is a document."""
-    found = document.get("items")
-    entries = enumerate(found if isinstance(found, list) else ())
+    listed = document.get("items")
+    entries = enumerate(listed if isinstance(listed, list) else ())
     return [_item(document, ("items", number), value) for number, value in entries]
 
 
@@ -89,7 +89,7 @@ def _item(document: Document, at: Path, value: Any) -> Document:
 
 @dataclass(frozen=True)
 class Part(Document):
-    """What one flow is made of, in a file that declares several flows in words of its own.
+    """One flow of a file that declares several flows in a language of its own.
 
     Findings are about the places of a manifest; each is told where the file says the same.
     """
@@ -105,8 +105,8 @@ class Part(Document):
     @override
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
         sizes = range(len(path), 0, -1)
-        found = next((path[:size] for size in sizes if path[:size] in self.moved), ())
-        place = (*self.moved[found], *path[len(found) :]) if found else path
+        moved = next((path[:size] for size in sizes if path[:size] in self.moved), ())
+        place = (*self.moved[moved], *path[len(moved) :]) if moved else path
         return super().finding(place, message, key=key)
 
 
@@ -134,8 +134,8 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
-            at, column, said = explain(error, chunk, line)
-            reader.complain(at, column, (), said)
+            at, column, reason = explain(error, chunk, line)
+            reader.complain(at, column, (), reason)
         except (RecursionError, TooDeep):
             reader.complain(1, 1, (), _DEEP)
         except TooMuch as error:

@@ -42,7 +42,7 @@ def statements(text: str) -> Iterator[list[Token]]:
         for token in tokens(text, SINGLESTORE):
             if token.kind == "end":
                 break
-            blocks += token.says("BEGIN") and _is_procedure(read)
+            blocks += token.says("BEGIN") and any(token.says("PROCEDURE") for token in read[:4])
             blocks -= blocks and token.says("END")
             if not token.says(";"):
                 read.append(token)
@@ -53,7 +53,3 @@ def statements(text: str) -> Iterator[list[Token]]:
         pass
     if read:
         yield read
-
-
-def _is_procedure(read: list[Token]) -> bool:
-    return any(token.says("PROCEDURE") for token in read[:4])

@@ -27,7 +27,6 @@ class Key:
     """`required`, or the text that counts where the key is missing."""
 
     def matches(self, key: str) -> bool:
-        """Returns whether the entry is about a key."""
         if self.name.endswith("*"):
             return key.startswith(self.name[:-1])
         return key == self.name
@@ -38,9 +37,9 @@ _PLACEHOLDER = re.compile(r"\?{2,}|<[\w .-]+>")
 
 def entry(key: str, *tables: Sequence[Key]) -> Key | None:
     """Returns what the tables say about a key; a plain entry wins over one with `*`."""
-    found = [one for table in tables for one in table if one.matches(key)]
-    plain = (one for one in found if not one.name.endswith("*"))
-    return next(plain, found[0] if found else None)
+    matching = [one for table in tables for one in table if one.matches(key)]
+    plain = (one for one in matching if not one.name.endswith("*"))
+    return next(plain, matching[0] if matching else None)
 
 
 def names(*tables: Sequence[Key]) -> Iterator[str]:
@@ -54,6 +53,6 @@ def is_placeholder(text: str) -> bool:
 
 
 def placeholder(text: str) -> str:
-    """What is said of a placeholder, by its form; empty for any other text, which may be secret."""
+    """Describes a placeholder by its form; empty for any other text, which may be secret."""
     form = "<...>" if text.lstrip().startswith("<") else "???"
     return f"is a placeholder ({form})" if is_placeholder(text) else ""

@@ -44,7 +44,7 @@ _ALIASES = {
 }
 """What other tools call a key that is called otherwise here."""
 _OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
-_MEANT = {
+_ELSEWHERE = {
     "topics": ("topic", "a flow reads one topic: write topic, and a manifest for each topic"),
     "sinks": ("sink", "a flow has one sink; other targets are routes of a router step"),
     "outputs": ("sink", "a flow has one sink; other targets are routes of a router step"),
@@ -92,20 +92,20 @@ def unknown_key(path: Path, model: type[Spec], base: Path) -> str:
     """Returns what to say about a key that the block at the path's end does not have."""
     key = str(path[-1])
     models = sorted(models_at(path[:-1], model, base), key=str)
-    known = [name for spec in models for name in names(spec)]
+    keys = [name for spec in models for name in names(spec)]
     deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
     deeper = [name for name in deeper if "SecretRef." not in name]
     alias = _ALIASES.get(plain(key))
-    if alias in known:
+    if alias in keys:
         return f"unknown key; did you mean {alias}?"
-    block, advice = _MEANT.get(plain(key), ("", ""))
-    if block in known:
+    block, advice = _ELSEWHERE.get(plain(key), ("", ""))
+    if block in keys:
         return f"unknown key; {advice}"
-    if key in _INSIDE and "connectionString" in known:
+    if key in _INSIDE and "connectionString" in keys:
         return "unknown key; it is a part of connectionString: scheme://user:password@host/database"
-    if deeper and plain(key) not in map(plain, known):
+    if deeper and plain(key) not in map(plain, keys):
         return f"unknown key; did you mean {deeper[0]}?"
-    return f"unknown key; {suggest(key, known)}"
+    return f"unknown key; {suggest(key, keys)}"
 
 
 def models_at(path: Path, model: type[Spec], base: Path) -> set[type[Spec]]:

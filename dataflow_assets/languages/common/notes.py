@@ -1,10 +1,9 @@
-"""What is said about the keys of one document."""
+"""Collects findings and notes about the keys of one document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -37,11 +36,11 @@ class Notes:
     def idle(self, where: Where) -> None:
         """Notes a key that is known and has no effect: one note names all of a document's."""
         document, name = where
-        found = self._idle.setdefault((document.file, document.places[()]), [])
-        if found:
-            self.hints.remove(_of_idle(found))
-        found += [] if name in (one for _, one in found) else [where]
-        self.hints.append(_of_idle(found))
+        entries = self._idle.setdefault((document.file, document.places[()]), [])
+        if entries:
+            self.hints.remove(_of_idle(entries))
+        entries += [] if name in (one for _, one in entries) else [where]
+        self.hints.append(_of_idle(entries))
 
     def require(self, where: Where, text: str | None, what: str) -> bool:
         if text is None:
@@ -57,17 +56,15 @@ class Notes:
     def refuse(self, error: ValidationError, places: Mapping[str, Where], other: Where) -> None:
         """Reports what a connector's model refuses, at the keys that its fields were made from."""
         for details in error.errors(include_url=False, include_input=False):
-            said = [str(part) for part in details["loc"]]
-            where = next((places[part] for part in said if part in places), other)
-            self.wrong(where, _sentence(details))
+            parts = [str(part) for part in details["loc"]]
+            where = next((places[part] for part in parts if part in places), other)
+            context = details.get("ctx", {})
+            self.wrong(
+                where, str(context.get("error", details["msg"])).removeprefix("Value error, ")
+            )
 
 
 def _of_idle(found: Sequence[Where]) -> Finding:
     (document, first), names = found[0], [name for _, name in found]
     several = f"{len(names)} keys have no effect here: {', '.join(names)}"
     return document.finding((first,), several if names[1:] else "has no effect here", key=True)
-
-
-def _sentence(details: Any) -> str:
-    context = details.get("ctx", {})
-    return str(context.get("error", details["msg"])).removeprefix("Value error, ")

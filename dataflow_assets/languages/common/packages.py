@@ -1,4 +1,4 @@
-"""What a flow needs installed: the extra of this package that has its connector's name."""
+"""Names the extra that a flow needs installed: it has the name of its connector."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def not_installed(connectors: Iterable[str]) -> str:
     Called when manifests are loaded, before a connector looks at its block; nothing is imported.
     """
     for name in connectors:
-        if lacking := missing(name):
+        if absent := missing(name):
             return (
-                f"{name} needs {', '.join(map(_describe, lacking))}: pip install '{NAME}[{name}]', "
+                f"{name} needs {', '.join(map(_describe, absent))}: pip install '{NAME}[{name}]', "
                 "then start Dagster, or the command, again"
             )
     return ""
@@ -32,22 +32,26 @@ def missing(extra: str) -> tuple[str, ...]:
         required = metadata.requires(NAME) or ()
     except metadata.PackageNotFoundError:  # imported from a folder, without an installation
         return ()
-    wanted = [Requirement(text) for text in required]
-    own = [one for one in wanted if one.marker and one.marker.evaluate({"extra": extra})]
-    named = {other for one in own if one.name == NAME for other in one.extras}
+    requirements = [Requirement(text) for text in required]
+    own = [one for one in requirements if one.marker and one.marker.evaluate({"extra": extra})]
+    extras = {other for one in own if one.name == NAME for other in one.extras}
     direct = tuple(f"{one.name}{one.specifier}" for one in own if not _is_met(one))
-    return direct + tuple(text for other in sorted(named) for text in missing(other))
+    return direct + tuple(text for other in sorted(extras) for text in missing(other))
 
 
 def _is_met(one: Requirement) -> bool:
-    found = _version(one.name)
-    return found is not None and one.specifier.contains(found, prereleases=True)
+    installed = _version(one.name)
+    return installed is not None and one.specifier.contains(installed, prereleases=True)
 
 
 def _describe(requirement: str) -> str:
     name = Requirement(requirement).name
-    found = _version(name)
-    return f"{name} (not installed)" if found is None else f"{requirement} (installed is {found})"
+    installed = _version(name)
+    return (
+        f"{name} (not installed)"
+        if installed is None
+        else f"{requirement} (installed is {installed})"
+    )
 
 
 def _version(name: str) -> str | None:

@@ -69,8 +69,8 @@ def table(spec: type[Spec], refused: str = "") -> list[str]:
     twins = {mark.field: name for name, info in fields.items() for mark in marks(info, Fills)}
     needed = {one.field for info in fields.values() for one in marks(info, Fills) if one.required}
     names = sorted(spec.model_fields, key=lambda name: name not in needed)
-    known = {name: spec.model_fields[name] for name in names}
-    shown = {name: info for name, info in known.items() if not marks(info, Fills)}
+    fields_by_name = {name: spec.model_fields[name] for name in names}
+    shown = {name: info for name, info in fields_by_name.items() if not marks(info, Fills)}
     columns = ["Field", *(["SecretRef"] if twins else []), "Type", "Default", "Meaning"]
     rows = [
         _row(info.alias or name, info, refused, [twins.get(name, "")] if twins else [])
@@ -85,8 +85,8 @@ def _row(name: str, info: FieldInfo, refused: str, twin: list[str]) -> str:
     meaning = " ".join((info.description or "").split())
     secret = [f"`{one}`" if one else "-" for one in twin]
     cells = (f"`{name}`", *secret, _kind(info.annotation), _default(info))
-    said = " ".join([*addition, meaning, *_verdict(info, refused)])
-    return "| " + " | ".join(escape(cell) for cell in (*cells, said)) + " |"
+    text = " ".join([*addition, meaning, *_verdict(info, refused)])
+    return "| " + " | ".join(escape(cell) for cell in (*cells, text)) + " |"
 
 
 def escape(text: str) -> str:
@@ -96,8 +96,8 @@ def escape(text: str) -> str:
 def sentence(text: str) -> str:
     """The half sentences of messages as whole ones; the name of a key stays as it is."""
     first = text.split(maxsplit=1)[0]
-    begun = text[:1].upper() + text[1:] if first.islower() else text
-    return begun if begun.endswith(".") else f"{begun}."
+    capitalized = text[:1].upper() + text[1:] if first.islower() else text
+    return capitalized if capitalized.endswith(".") else f"{capitalized}."
 
 
 def _verdict(info: FieldInfo, within: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ _ESCAPE = "\\u must be followed by four hexadecimal digits; a backslash itself i
 
 @dataclass(frozen=True)
 class Properties:
-    """What one file came to. Of a key that is written twice the later one counts, as in Java."""
+    """The keys and values of one file. The last of several equal keys counts, as in Java."""
 
     document: Document
     findings: tuple[Finding, ...] = ()
@@ -64,18 +64,14 @@ def parse(text: str, file: str) -> Properties:
 
 def _number_lines(text: str) -> list[tuple[int, KeyValue]]:
     """Each key with the line, from 1, in which its source begins."""
-    found: list[tuple[int, KeyValue]] = []
+    numbered: list[tuple[int, KeyValue]] = []
     line = 1
     element: PropertiesElement
     for element in elements(StringIO(text, newline="")):
         if isinstance(element, KeyValue):
-            found.append((line, element))
-        line += _lines(element.source)
-    return found
-
-
-def _lines(source: str) -> int:
-    return len(re.findall(r"\r\n|\r|\n", source))
+            numbered.append((line, element))
+        line += len(re.findall(r"\r\n|\r|\n", element.source))
+    return numbered
 
 
 def _place(source: str, line: int) -> Place:
@@ -86,5 +82,5 @@ def _place(source: str, line: int) -> Place:
 
 
 def _broken_escape(text: str) -> int:
-    found = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
-    return found.start() if found else 0
+    match = re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text)
+    return match.start() if match else 0

@@ -13,7 +13,7 @@ from dataflow_assets.languages.common.documents import Document
 
 @dataclass(frozen=True)
 class Reading:
-    """What one document came to: the flow unless there are findings, and what is worth a note."""
+    """The result for one document: a flow unless there are findings, and notes."""
 
     document: Document
     findings: tuple[Finding, ...] = ()
@@ -24,11 +24,11 @@ class Reading:
 
 
 class TablesPlace(Protocol):
-    """Where a language keeps tables that files declare."""
+    """The place where a language keeps tables that files declare."""
 
     @property
     def catalog(self) -> str:
-        """The same for all files with tables in one place."""
+        """The name of the catalog, equal for all files with tables in one place."""
         ...
 
     def stored_tables(self) -> Mapping[str, str]:

@@ -17,18 +17,18 @@ def reference(text: str) -> SecretRef | None:
     Raises ValueError for a reference that is not supported, with a sentence that quotes nothing
     but the name of its provider.
     """
-    found = _REFERENCE.search(text)
-    if found is None:
+    match = _REFERENCE.search(text)
+    if match is None:
         return None
-    if found.group() != text.strip():
+    if match.group() != text.strip():
         raise ValueError(f"a reference must be the whole value: {ALLOWED}")
-    if found["provider"] == "env":
-        return VariableRef.of(found["rest"])
-    if found["provider"] in {"secret", "secrets"}:
-        place, _, key = found["rest"].rpartition(":")
+    if match["provider"] == "env":
+        return VariableRef.of(match["rest"])
+    if match["provider"] in {"secret", "secrets"}:
+        place, _, key = match["rest"].rpartition(":")
         namespace, _, name = place.rpartition("/")
         return SecretRef(name=name, key=key, namespace=namespace or None)
-    raise ValueError(f"the provider {found['provider'] or '(none)'} is not supported: {ALLOWED}")
+    raise ValueError(f"the provider {match['provider'] or '(none)'} is not supported: {ALLOWED}")
 
 
 def is_shell_variable(text: str) -> bool:

@@ -19,7 +19,7 @@ Statement = TypeVar("Statement")
 
 @dataclass
 class Script(Generic[Statement]):
-    """What one text came to."""
+    """The statements of one text, or the mistakes in it."""
 
     statements: list[Statement] = field(default_factory=list)
     problems: list[tuple[Place, str]] = field(default_factory=list)
@@ -62,8 +62,8 @@ class StatementDocument(Document):
 
     @override
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
-        found = super().finding(path, message, key=key)
-        return Finding(found.file, found.line, found.column, str(self.value), message)
+        plain = super().finding(path, message, key=key)
+        return Finding(plain.file, plain.line, plain.column, str(self.value), message)
 
 
 def lines(place: Place) -> Lines:

@@ -51,7 +51,7 @@ _SINGLESTORE_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where something begins; both count from 1."""
+    """The line and column at which something begins; both count from 1."""
 
     line: int
     column: int
@@ -67,17 +67,17 @@ class Token:
     place: Place
 
     def says(self, *words: str) -> bool:
-        """Whether it is one of these words or symbols, in any case; a quoted name is none."""
+        """Tests for one of these words or symbols, in any case; a quoted name is none."""
         return self.kind in ("word", "symbol") and self.text.upper() in words
 
     def __str__(self) -> str:
-        """As messages name it. A text or a hint may have a secret in it."""
+        """Returns the name for messages. A text or a hint may have a secret in it."""
         names = {"end": "the end of the file", "text": "a text", "hint": "a hint"}
         return names.get(self.kind, self.text)
 
 
 class Lexicon:
-    """How one language writes its tokens."""
+    """The spelling of one language's tokens."""
 
     def __init__(self, shapes: Sequence[tuple[str, str]], opened: Mapping[str, str]) -> None:
         """Made once for each language.
@@ -90,22 +90,22 @@ class Lexicon:
 
     def match(self, text: str, at: int, place: Place) -> tuple[str, str]:
         """The kind and the text of what is at a place. Raises Unreadable."""
-        found = self._pattern.match(text, at)
-        if found is None:
+        token = self._pattern.match(text, at)
+        if token is None:
             raise Unreadable(place, self._opened.get(text[at], f"{text[at]} is not expected here"))
-        said = found.group()
-        if said == "/" and text.startswith("/*", at):
+        spelling = token.group()
+        if spelling == "/" and text.startswith("/*", at):
             raise Unreadable(place, self._opened["/"])
-        return found.lastgroup or "", said
+        return token.lastgroup or "", spelling
 
-    def token(self, name: str, said: str, place: Place) -> Token:
+    def token(self, name: str, spelling: str, place: Place) -> Token:
         if name == "text":
-            return Token("text", said[1:-1].replace("''", "'"), place)
+            return Token("text", spelling[1:-1].replace("''", "'"), place)
         if name == "unicode":
-            return Token("text", _unicode(said, place), place)
+            return Token("text", _unicode(spelling, place), place)
         if name == "quoted":
-            return Token("quoted", said[1:-1].replace("``", "`"), place)
-        return Token(name, said, place)  # type: ignore[arg-type]
+            return Token("quoted", spelling[1:-1].replace("``", "`"), place)
+        return Token(name, spelling, place)  # type: ignore[arg-type]
 
 
 class Unreadable(Exception):
@@ -120,17 +120,17 @@ class _SingleStore(Lexicon):
     """Texts in either quotes, with backslashes."""
 
     @override
-    def token(self, name: str, said: str, place: Place) -> Token:
+    def token(self, name: str, spelling: str, place: Place) -> Token:
         if name != "text":
-            return super().token(name, said, place)
-        quote = said[0]
+            return super().token(name, spelling, place)
+        quote = spelling[0]
         inner = re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL)
 
         def plain(found: re.Match[str]) -> str:
             sign = found[1]
             return quote if sign is None else _SINGLESTORE_ESCAPES.get(sign, sign)
 
-        return Token("text", inner.sub(plain, said[1:-1]), place)
+        return Token("text", inner.sub(plain, spelling[1:-1]), place)
 
 
 FLINK = Lexicon(_SHAPES, _OPENED)
@@ -142,24 +142,24 @@ def tokens(text: str, lexicon: Lexicon = FLINK) -> Iterator[Token]:
     at, line, begins = 0, 1, 0
     while at < len(text):
         place = Place(line, at - begins + 1)
-        name, said = lexicon.match(text, at, place)
+        name, spelling = lexicon.match(text, at, place)
         if name not in ("blank", "comment"):
-            yield lexicon.token(name, said, place)
-        line += said.count("\n")
-        at += len(said)
-        if "\n" in said:
-            begins = at - len(said) + said.rindex("\n") + 1
+            yield lexicon.token(name, spelling, place)
+        line += spelling.count("\n")
+        at += len(spelling)
+        if "\n" in spelling:
+            begins = at - len(spelling) + spelling.rindex("\n") + 1
     yield Token("end", "", Place(line, at - begins + 1))
 
 
-def _unicode(said: str, place: Place) -> str:
+def _unicode(spelling: str, place: Place) -> str:
     """`U&'...'`. Raises Unreadable for a number that is no character."""
     try:
-        found = _ESCAPE.sub(_unescape, said[3:-1].replace("''", "'"))
-        found.encode()
+        text = _ESCAPE.sub(_unescape, spelling[3:-1].replace("''", "'"))
+        text.encode()
     except (ValueError, OverflowError):
         raise Unreadable(place, "this text names a character that does not exist") from None
-    return found
+    return text
 
 
 def _unescape(found: re.Match[str]) -> str:

@@ -89,12 +89,12 @@ def _try(
 ) -> tuple[AnySpec | None, list[ErrorDetails]]:
     """Once more strictly only for scalars: strictly, a model's own validators refuse lists."""
     try:
-        found = model.model_validate_json(
+        value = model.model_validate_json(
             text, strict=strict, context={"folder": folder}, by_alias=True, by_name=False
         )
     except ValidationError as error:
         return None, error.errors(include_url=False, include_input=False)
-    return found, []
+    return value, []
 
 
 def _findings(
@@ -108,10 +108,10 @@ def _findings(
         group = groups.setdefault(trouble.path, [])
         if not (group and trouble.details["type"].endswith("_parsing")):
             group.append(trouble)
-    told = islice(groups.items(), MOST_FINDINGS)
+    shown = islice(groups.items(), MOST_FINDINGS)
     findings = [
         _finding(path, some, model, document, base)
-        for path, group in told
+        for path, group in shown
         for some in _apart(group)
     ]
     if (more := len(groups) - MOST_FINDINGS) > 0:
@@ -159,8 +159,8 @@ def _finding(
     code = details["type"]
     if code == "extra_forbidden":
         key = details["loc"][-1]  # without a place where a language has made the block
-        named = path if path[-1:] == (key,) else (*path, key)
-        return document.finding(named, unknown_key(named, model, base), key=True)
+        place = path if path[-1:] == (key,) else (*path, key)
+        return document.finding(place, unknown_key(place, model, base), key=True)
     if code == "missing":
         empty = ", but has no value" if path in document.empty else ""
         return document.finding(path, f"is required{empty}", key=True)
@@ -189,11 +189,9 @@ def rule_finding(
 
 def _place(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
     first = message.split(" ", 1)[0].strip("`:,")
-    known = {name for spec in models for name in names(spec)}
-    place = (*path, first) if first in known else path
-    return document.finding(
-        place, message.removeprefix(f"{first}: ") if first in known else message
-    )
+    keys = {name for spec in models for name in names(spec)}
+    place = (*path, first) if first in keys else path
+    return document.finding(place, message.removeprefix(f"{first}: ") if first in keys else message)
 
 
 def _secrets(value: Any, models: Iterable[type[Spec]]) -> Iterator[str]:
@@ -225,7 +223,9 @@ def _says(details: ErrorDetails, value: Any) -> str:
         bounds = {name: str(bound).removesuffix(".0") for name, bound in context.items()}
         return _SAYS[code].format(**bounds)
     if code in {"literal_error", "enum"}:
-        return _choice(str(context["expected"]), value)
+        names = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+        advice = _suggest(value, names) if isinstance(value, str) else ""
+        return f"is not one of the allowed values: {', '.join(names)}{advice}"
     if code == "string_pattern_mismatch":
         return _pattern(str(context["pattern"]))
     if code in {"string_too_short", "too_short"}:
@@ -257,17 +257,11 @@ _ELSEWHERE = {
 _TIMES = frozenset({"timestamp", "timestamptz", "datetime", "date", "time"})
 
 
-def _choice(expected: str, value: Any) -> str:
-    names = expected.replace("'", "").replace(" or ", ", ").split(", ")
-    advice = _suggest(value, names) if isinstance(value, str) else ""
-    return f"is not one of the allowed values: {', '.join(names)}{advice}"
-
-
 def _suggest(value: str, names: list[str]) -> str:
     if value.casefold() in _TIMES and "int64" in names:
         return "; a time stays text: the step timezone converts times"
-    known = _ELSEWHERE.get(value.casefold())
-    return suggestion(known) if known in names else did_you_mean(value, names)
+    elsewhere = _ELSEWHERE.get(value.casefold())
+    return suggestion(elsewhere) if elsewhere in names else did_you_mean(value, names)
 
 
 def _pattern(pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""How much work a file may be: a small text may ask for more than a manifest is worth."""
+"""Limits the work for a file: a small text may ask for more than a manifest is worth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TooDeep(Exception):
 
 
 class Work:
-    """What a file has cost so far. All of its documents share the bounds: bombs come in rows."""
+    """The cost of a file so far. All of its documents share the bounds: bombs come in rows."""
 
     def __init__(self) -> None:
         self.tokens = self.nodes = 0

@@ -52,20 +52,20 @@ def explain(error: YAMLError, text: str, lines_before: int) -> tuple[int, int, s
         return line, column, "not valid YAML: a character that it does not allow"
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    if "expected ',' or" in _problem(error) and (found := _comment(text, line)):
-        return *found, f"not valid YAML: {_COMMENT}"
+    if "expected ',' or" in _problem(error) and (comment := _comment(text, line)):
+        return *comment, f"not valid YAML: {_COMMENT}"
     problem = _cause(_problem(error), text.splitlines(), line - 1, column - 1, lines_before)
-    known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
-    said = next(known, "cannot be read here").format(problem.removeprefix("indented: "))
-    return line, column, f"not valid YAML: {said}"
+    sentences = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
+    sentence = next(sentences, "cannot be read here").format(problem.removeprefix("indented: "))
+    return line, column, f"not valid YAML: {sentence}"
 
 
 def _comment(text: str, line: int) -> tuple[int, int] | None:
     lines = text.splitlines()
     for at in (line - 1, line - 2):
-        found = _CUT_OFF.match(lines[at]) if 0 <= at < len(lines) else None
-        if found:
-            return at + 1, found.end() + 1
+        match = _CUT_OFF.match(lines[at]) if 0 <= at < len(lines) else None
+        if match:
+            return at + 1, match.end() + 1
     return None
 
 

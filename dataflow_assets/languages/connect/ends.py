@@ -48,8 +48,8 @@ class JdbcTopic(KafkaSource):
         """Keys of Avro stay JSON: a text and a number are told apart where they become columns."""
         from dataflow_assets.formats.avro import AvroFormat
 
-        found = super().message_format()
-        return replace(found, keys_as_json=True) if isinstance(found, AvroFormat) else found
+        inner = super().message_format()
+        return replace(inner, keys_as_json=True) if isinstance(inner, AvroFormat) else inner
 
 
 class LakeTopic(KafkaSource):

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.languages.common.connect_consumer import is_worker
+from dataflow_assets.languages.common.connect_consumer import (
+    BROKERS,
+    OVERRIDE,
+    is_worker,
+    worker_beside,
+)
 from dataflow_assets.languages.common.connect_documents import ConnectorDocument, connector
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.connect import reference
-from dataflow_assets.languages.connect.reader.documents import MOVED, read
+from dataflow_assets.languages.connect.reader.connector import flows
 from dataflow_assets.languages.connect.reader.keys import CONFLUENT, CONNECTORS, DEBEZIUM
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
+
+MOVED: Mapping[Path, Path] = {
+    ("metadata", "name"): ("name",),
+    ("spec", "source", "config"): ("topics",),
+}
+"""Where rules between flows say that something is, and the key that says it here."""
+_NO_BROKERS = (
+    "is in no *.properties file of this folder: put the Connect worker's file beside this one, or "
+    "write consumer.override.bootstrap.servers, like kafka-1:9092, into this one"
+)
 
 
 class ConnectSinkLanguage(Language):
@@ -34,8 +50,8 @@ class ConnectSinkLanguage(Language):
 
     @override
     def parse(self, document: Document) -> Parsed:
-        found = connector(document, CONNECTORS, MOVED) or document
-        return Parsed(found, found)
+        content = connector(document, CONNECTORS, MOVED) or document
+        return Parsed(content, content)
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
@@ -50,3 +66,23 @@ class ConnectSinkLanguage(Language):
     @override
     def reference(self) -> str:
         return reference.render()
+
+
+def read(document: ConnectorDocument, workers: Iterable[Document]) -> Iterator[Reading]:
+    """Reads a connector's file with the Connect worker's beside it.
+
+    Args:
+        document: the connector.
+        workers: files of Connect workers, of which the one in the same folder counts.
+
+    Returns:
+        A reading for each flow, and one of everything that is wrong or worth a note.
+    """
+    notes = Notes()
+    brokers = document.value.get(f"{OVERRIDE}{BROKERS}", "").strip()
+    worker = worker_beside(document, workers, notes, "" if brokers else _NO_BROKERS)
+    built = [] if notes.findings else flows(document, worker, notes)
+    findings = tuple(dict.fromkeys(notes.findings))  # each topic has come to the same ones
+    yield Reading(document, findings, tuple(notes.hints))
+    if document.sound:
+        yield from (Reading(document, flow=flow) for flow in built)

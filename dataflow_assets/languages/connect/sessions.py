@@ -56,10 +56,10 @@ class LakeTopicSession(KafkaSourceSession):
                 f"consumer group {group} still has members ({', '.join(members)}): "
                 "the connector runs. Stop it; this flow then goes on"
             )
-        found = super().take_over(known)
+        inherited = super().take_over(known)
         offsets = self._broker.committed_offsets(source.consumer_group, self.topic.now()).values()
         if all(one.metadata.startswith(MARK) for one in offsets):  # no file waits without one
-            return found
+            return inherited
         own = _in_avro(source.consumer_group)
         if any(own in event and any(f in event for f in _FILES) for event in self._events()):
             raise PermanentError(
@@ -68,7 +68,7 @@ class LakeTopicSession(KafkaSourceSession):
                 "commit of the tables, and these rows would be lost. Start it again, pause it, "
                 "wait until it has committed (iceberg.control.commit.interval-ms), then stop it"
             )
-        return found
+        return inherited
 
     def _events(self) -> Iterator[bytes]:
         """Reads the control topic from the last commit of the connector's coordinator on."""
@@ -94,6 +94,6 @@ class LakeTopicSession(KafkaSourceSession):
 
 def _in_avro(text: str) -> bytes:
     """A text as events have it: behind its length, so that no longer name begins with it."""
-    found = BytesIO()
-    schemaless_writer(found, "string", text)
-    return found.getvalue()
+    buffer = BytesIO()
+    schemaless_writer(buffer, "string", text)
+    return buffer.getvalue()

@@ -37,10 +37,7 @@ _CRON = (
 )
 _USUAL = {"apiVersion": f": write {model.API_VERSION}", "kind": ": DataFlow"}
 """What a key that every manifest has says in nearly all of them."""
-_OF_LANES: tuple[Path, ...] = (
-    ("spec", "freshness"),
-    ("metadata", "annotations", model.LANE),
-)
+_OF_LANES: tuple[Path, ...] = (("spec", "freshness"), ("metadata", "annotations", model.LANE))
 _NO_LANE = (
     "has no effect: each run reads all rows of its source, so the flow has runs of its own and no "
     "lane; without snapshotMode: always, or with changeTrackingColumn, a lane drives it"
@@ -96,10 +93,7 @@ def _header(document: Document) -> Iterable[Finding]:
         yield document.finding(("kind",), _CRON)
     elif kind not in ("DataFlow", None):
         yield document.finding(("kind",), f"unknown kind; {suggest(str(kind), KINDS)}")
-    if isinstance(version, str) and version not in {
-        model.API_VERSION,
-        f"{model.STALE_GROUP}/v1",
-    }:
+    if isinstance(version, str) and version not in {model.API_VERSION, f"{model.STALE_GROUP}/v1"}:
         message = f"is not one of the allowed values: {model.API_VERSION}"
         yield document.finding(("apiVersion",), message)
 
@@ -118,10 +112,10 @@ def _explain(finding: Finding) -> Finding:
     ends = {"source": registry.sources(), "sink": registry.sinks()}
     if end not in ends or not finding.message.startswith("unknown key"):
         return finding
-    found = ends[end]
-    if key in found:
+    reason = ends[end]
+    if key in reason:
         advice = "the connector's name goes into type, its settings into config"
-    elif any(key in (info.alias, name) for cls in found.values() for name, info in _fields(cls)):
+    elif any(key in (info.alias, name) for cls in reason.values() for name, info in _fields(cls)):
         advice = f"did you mean config.{key}?"
     elif (last := key.removeprefix("config.")) in names(model.DataFlowSpec):
         advice = f"{last} is a key of spec: indent it as {end} is"
@@ -212,7 +206,7 @@ def _flow(
         file=File(document.file),
         line=document.places[()].line,
         hash=_hash(document.get("spec"), reset),
-        suspended=spec.suspended,
+        suspended=spec.is_suspended,
         source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
         labels=meta.labels,
         annotations=meta.annotations,

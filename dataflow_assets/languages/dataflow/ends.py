@@ -16,9 +16,7 @@ from dataflow_assets.languages.common.wording import rule_finding, validate
 
 
 def end(
-    document: Document,
-    path: Path,
-    found: Mapping[str, type[Connector]],
+    document: Document, path: Path, found: Mapping[str, type[Connector]]
 ) -> tuple[Any, list[Finding]]:
     """The connector of one end, validated by its own model; None with the reasons."""
     name, config = document.get(*path, "type"), document.get(*path, "config")
@@ -27,12 +25,11 @@ def end(
     if name not in found:
         return None, [
             document.finding(
-                (*path, "type"),
-                _no_type(name, "source" if path[-1] == "source" else "sink", found),
+                (*path, "type"), _no_type(name, "source" if path[-1] == "source" else "sink", found)
             )
         ]
-    if lacking := not_installed([name]):
-        return None, [document.finding((*path, "type"), lacking)]
+    if problem := not_installed([name]):
+        return None, [document.finding((*path, "type"), problem)]
     if not isinstance(config, dict) or not config:
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))
@@ -68,5 +65,5 @@ def _no_type(name: str, end: str, found: Mapping[str, type[Connector]]) -> str:
     allowed = "allowed: " + ", ".join(one for one, cls in found.items() if not cls.double)
     if name in registry.sources():
         return f"{name} is a source only; {allowed}"
-    meant = did_you_mean_or(name, found, "")
-    return f"unknown {end} type; {meant}{meant and ' '}{allowed}"
+    advice = did_you_mean_or(name, found, "")
+    return f"unknown {end} type; {advice}{advice and ' '}{allowed}"

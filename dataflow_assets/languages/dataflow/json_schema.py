@@ -12,11 +12,13 @@ from dataflow_assets.spec import Spec
 
 
 def document_schema() -> DocumentSchema:
-    known = _models()
-    models = (one for some in known.values() for one in some.values())
+    sources, sinks = _without_doubles(registry.sources()), _without_doubles(registry.sinks())
+    steps = dict[str, type[Spec]](registry.steps())
+    model_sets = {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
+    models = (one for some in model_sets.values() for one in some.values())
     references, defs = definitions([Manifest, *dict.fromkeys(models)])
     defs |= {"Source": defs["End"], "Sink": defs.pop("End")}
-    for name, some in known.items():
+    for name, some in model_sets.items():
         configs = {kind: (model, references[model]) for kind, model in some.items()}
         defs[name] = _with_types(defs[name], configs)
     flow = defs["DataFlowSpec"]["properties"]
@@ -24,13 +26,6 @@ def document_schema() -> DocumentSchema:
     defs["RouteSink"] = {"$ref": at("Sink")}
     defs["Manifest"]["properties"]["apiVersion"]["enum"] = [API_VERSION]
     return DocumentSchema("Manifest", defs)
-
-
-def _models() -> Mapping[str, Mapping[str, type[Spec]]]:
-    """The blocks in which `type` decides what `config` may hold, and the model for each type."""
-    sources, sinks = _without_doubles(registry.sources()), _without_doubles(registry.sinks())
-    steps = dict[str, type[Spec]](registry.steps())
-    return {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
 
 
 def _without_doubles(ends: Mapping[str, Any]) -> dict[str, type[Spec]]:

@@ -139,7 +139,7 @@ class Maintenance(Spec):
 
 
 class DataFlowSpec(Spec):
-    """What a flow does."""
+    """The flow: source, steps, sinks and policies."""
 
     source: End
     """Where to read."""
@@ -218,7 +218,7 @@ class DataFlowSpec(Spec):
     """Secrets to pull the image with."""
 
     @property
-    def suspended(self) -> bool:
+    def is_suspended(self) -> bool:
         """Returns whether the manifest itself keeps the flow from running."""
         return self.maintenance.suspended or self.replicas == 0
 

@@ -30,7 +30,8 @@ def of_ends(
         source: of the flow.
         steps: with the branches of the flow.
     """
-    sent = _deletes(source, steps)
+    makers = (one.step.type for one in steps.transformations if one.step.makes_deletes)
+    sent = source.traits.sends_deletes or next(makers, "")
     for branch in steps.branches:
         if sent and not branch.sink.traits.takes_deletes:
             message = f"takes no deletes, and {sent} sends them: {_on_rejected(manifest.spec)}. "
@@ -90,14 +91,14 @@ def _metadata_names(source: Source) -> list[str]:
 
 def _condition_notes(document: Document, source: Source, steps: DataflowSteps) -> Iterator[Finding]:
     """Conditions about what no record has, as far as no step has changed the records before."""
-    given = {*_metadata_names(source), *(("operation",) if source.traits.sends_deletes else ())}
-    known = ", ".join(_metadata_names(source)) or "none"
+    fields = {*_metadata_names(source), *(("operation",) if source.traits.sends_deletes else ())}
+    listed = ", ".join(_metadata_names(source)) or "none"
     for place, one in steps.with_places():
         for condition in _conditions(one):
             for name in sorted(condition.reads()):
-                if name.partition(".")[0] not in given:
+                if name.partition(".")[0] not in fields:
                     message = f"asks for metadata {name}, which no record of this source has"
-                    yield document.finding(place, f"{message} (it has {known})", key=True)
+                    yield document.finding(place, f"{message} (it has {listed})", key=True)
             for name in sorted(condition.fields()):
                 if isinstance(source, ChoosesColumns) and source.leaves_out(name):
                     yield document.finding(place, _LEFT_OUT.format(name), key=True)
@@ -110,14 +111,9 @@ _LEFT_OUT = "asks for {}, which the source leaves out (includeColumns, excludeCo
 
 def _conditions(one: Transformation) -> Iterator[Condition]:
     step = one.step
-    given = [one.when, getattr(step, "condition", None)]
-    given += [route.condition for route in getattr(step, "routes", ())]
-    yield from (found for found in given if isinstance(found, Condition))
-
-
-def _deletes(source: Source, steps: DataflowSteps) -> str:
-    made = (one.step.type for one in steps.transformations if one.step.makes_deletes)
-    return source.traits.sends_deletes or next(made, "")
+    texts = [one.when, getattr(step, "condition", None)]
+    texts += [route.condition for route in getattr(step, "routes", ())]
+    yield from (found for found in texts if isinstance(found, Condition))
 
 
 def _on_rejected(spec: model.DataFlowSpec) -> str:

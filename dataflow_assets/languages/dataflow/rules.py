@@ -43,7 +43,14 @@ def of_flow(
     """
     yield from _of_fields(document, manifest)
     yield from _of_errors(document, branches, errors)
-    yield from _rereading(document, source, branches)
+    # Records that come again would be duplicates in a table that is appended to.
+    for branch in branches:
+        if (rereads := source.traits.rereads) and not branch.sink.traits.upserts:
+            message = (
+                f"is appended to, but the source reads rows again with {rereads}: use a "
+                "sink that upserts, or change that in the source"
+            )
+            yield document.finding(branch.place, message, key=True)
     yield from _adding(document, source, branches)
     yield from _keys_left_out(document, manifest, source, branches)
     yield from _looping(document, source, branches, errors)
@@ -70,17 +77,6 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
         ):
             message = "must be asset keys such as nessie/lake/shop/orders, separated by commas"
             yield document.finding(path, message)
-
-
-def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterator[Finding]:
-    """Records that come again would be duplicates in a table that is appended to."""
-    for branch in branches:
-        if (rereads := source.traits.rereads) and not branch.sink.traits.upserts:
-            message = (
-                f"is appended to, but the source reads rows again with {rereads}: use a "
-                "sink that upserts, or change that in the source"
-            )
-            yield document.finding(branch.place, message, key=True)
 
 
 def _adding(document: Document, source: Source, branches: Iterable[Branch]) -> Iterator[Finding]:

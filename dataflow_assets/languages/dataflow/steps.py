@@ -46,7 +46,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True)
 class DataflowSteps:
-    """What the list came to."""
+    """The steps of the list, with their conditions and routes."""
 
     transformations: tuple[Transformation, ...]
     branches: tuple[Branch, ...]
@@ -62,10 +62,10 @@ def read(document: Document, main: Branch | None) -> DataflowSteps:
     """The steps, and the main branch with those of the routers; or what is wrong with them."""
     entries = document.get(*_LIST)
     count = len(entries) if isinstance(entries, list) else 0
-    found = [_DataflowEntry(document, (*_LIST, index)) for index in range(count)]
-    transformations = tuple(entry.transformation for entry in found if entry.transformation)
-    findings = [finding for entry in found for finding in entry.findings]
-    routed = [route for entry in found for route in entry.branches]
+    listed = [_DataflowEntry(document, (*_LIST, index)) for index in range(count)]
+    transformations = tuple(entry.transformation for entry in listed if entry.transformation)
+    findings = [finding for entry in listed for finding in entry.findings]
+    routed = [route for entry in listed for route in entry.branches]
     branches, more = _merge(document, main, routed)
     return DataflowSteps(transformations, branches, (*findings, *more))
 
@@ -128,8 +128,8 @@ class _DataflowEntry:
 
 def _suggest(name: str, steps: tuple[str, ...]) -> str:
     """The step that does what this name says; a name that is merely alike may do the opposite."""
-    if known := _ELSEWHERE.get(name.casefold()):
-        return f"did you mean {known}?"
+    if elsewhere := _ELSEWHERE.get(name.casefold()):
+        return f"did you mean {elsewhere}?"
     return did_you_mean_or(name, steps, f"allowed: {', '.join(steps)}")
 
 
@@ -141,13 +141,13 @@ def _merge(
     leads: dict[str | None, str] = {}
     findings = []
     for branch in routed:
-        known = branches.setdefault(branch.id, branch)
+        first = branches.setdefault(branch.id, branch)
         (route,) = branch.routes
-        if known.sink != branch.sink:
+        if first.sink != branch.sink:
             message = "another sink of this flow has the same target and other settings"
             findings.append(document.finding(branch.place, message, key=True))
         elif leads.setdefault(route, branch.id) != branch.id:
             message = "an earlier route has this condition and another sink: change one of the two"
             findings.append(document.finding((*branch.place[:-2], "condition"), message))
-        branches[branch.id] = known.with_route(route)
+        branches[branch.id] = first.with_route(route)
     return tuple(branches.values()), findings

@@ -35,8 +35,8 @@ class JustOneLanguage(Language):
 
     @override
     def parse(self, document: Document) -> Parsed:
-        found = connector(document, CLASSES, justone.MOVED) or document
-        return Parsed(found, found, hints=justone.check_worker(found))
+        content = connector(document, CLASSES, justone.MOVED) or document
+        return Parsed(content, content, hints=justone.check_worker(content))
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:

@@ -46,8 +46,8 @@ class SingleStoreLanguage(Language):
 
     @override
     def claims(self, document: Document) -> Place | None:
-        found = first(document.value, _BEGINS)
-        return lines(found.place) if found else None
+        word = first(document.value, _BEGINS)
+        return lines(word.place) if word else None
 
     @override
     def parse(self, document: Document) -> Parsed:
@@ -60,8 +60,8 @@ class SingleStoreLanguage(Language):
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
-        known = targets.Targets(one.content for one in beside.connections)
-        return pipelines.flows(parsed.content, known)
+        named_targets = targets.Targets(one.content for one in beside.connections)
+        return pipelines.flows(parsed.content, named_targets)
 
     @override
     def reference(self) -> str:

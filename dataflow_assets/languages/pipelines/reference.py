@@ -225,11 +225,7 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "used",
         "the pipeline as it is after the whole file",
     ),
-    (
-        "`ALTER PIPELINE p SET OFFSETS`",
-        "refused",
-        "use `dataflow run --from earliest`",
-    ),
+    ("`ALTER PIPELINE p SET OFFSETS`", "refused", "use `dataflow run --from earliest`"),
     (
         "`START`, `STOP PIPELINE p`, `START ALL PIPELINES`, `STOP ALL PIPELINES`",
         "used",

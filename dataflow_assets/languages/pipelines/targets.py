@@ -1,4 +1,4 @@
-"""Where tables of pipelines live: `target` and `targets` of connections.yaml, DATAFLOW_TARGET, USE.
+"""The place of pipelines' tables: `target` and `targets`, DATAFLOW_TARGET, USE.
 
     target: warehouse
     targets:
@@ -50,7 +50,7 @@ class PipelineTarget:
 
 @dataclass(frozen=True)
 class PipelineEntry:
-    """What one document says."""
+    """The targets of one document."""
 
     default: PipelineTarget | str | None = None
     """Also a name."""
@@ -61,31 +61,31 @@ class PipelineEntry:
 def read(document: Document) -> tuple[PipelineEntry, list[Finding]]:
     """The targets of connections.yaml, and what is wrong with them."""
     findings: list[Finding] = []
-    named: dict[str, PipelineTarget] = {}
-    given = document.get("targets")
-    if given is not None and not isinstance(given, dict):
-        message = f"must be a mapping of names to targets, got {kind(given)}"
+    by_name: dict[str, PipelineTarget] = {}
+    entries = document.get("targets")
+    if entries is not None and not isinstance(entries, dict):
+        message = f"must be a mapping of names to targets, got {kind(entries)}"
         findings.append(document.finding(("targets",), message))
-    for name in given if isinstance(given, dict) else ():
-        found = _target(document, ("targets", name), findings)
-        if isinstance(found, str):
+    for name in entries if isinstance(entries, dict) else ():
+        target = _target(document, ("targets", name), findings)
+        if isinstance(target, str):
             findings.append(document.finding(("targets", name), _SHAPE))
-        elif found is not None:
-            named[name] = found
+        elif target is not None:
+            by_name[name] = target
     default = _target(document, ("target",), findings) if document.get("target") else None
-    return PipelineEntry(default, named, document), findings
+    return PipelineEntry(default, by_name, document), findings
 
 
 def _target(document: Document, path: Path, findings: list[Finding]) -> PipelineTarget | str | None:
     value = document.get(*path)
     if isinstance(value, str):
-        found = of_text(value)
-        if isinstance(found, PipelineTarget):
-            text = Document(document.file, found.document.value, {(): document.places[path]})
-            return PipelineTarget(found.system, text)
-        if found is None:
+        target = of_text(value)
+        if isinstance(target, PipelineTarget):
+            text = Document(document.file, target.document.value, {(): document.places[path]})
+            return PipelineTarget(target.system, text)
+        if target is None:
             findings.append(document.finding(path, _SHAPE))
-        return found
+        return target
     if not isinstance(value, dict):
         findings.append(document.finding(path, f"{_SHAPE}, got {kind(value)}"))
         return None
@@ -117,10 +117,10 @@ def _block(
 
 def of_text(text: str) -> PipelineTarget | str | None:
     """A connection string as a target, a name as it is; None for all else, which may be secret."""
-    found = _SCHEME.match(text.strip())
-    if found is None:
+    match = _SCHEME.match(text.strip())
+    if match is None:
         return text.strip() if CONNECTION_NAME.fullmatch(text.strip()) else None
-    system = _SCHEMES.get(found[1].lower())
+    system = _SCHEMES.get(match[1].lower())
     if system is None:
         return None
     place: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
@@ -146,13 +146,13 @@ class Targets:
             return self._named.get(used) or self._unknown_target(f"USE {used}", used)
         text = os.environ.get(VARIABLE, "").strip()
         if text:
-            found = of_text(text)
-            if found is None:
+            target = of_text(text)
+            if target is None:
                 return (
                     f"{VARIABLE} must be a connection string that begins with postgresql:// or "
                     "clickhouse://, or the name of one of `targets`"
                 )
-            return self._resolve(found, VARIABLE)
+            return self._resolve(target, VARIABLE)
         if self._default is not None:
             return self._resolve(self._default, "target of connections.yaml")
         return (
@@ -166,5 +166,5 @@ class Targets:
         return self._named.get(found) or self._unknown_target(what, found)
 
     def _unknown_target(self, what: str, name: str) -> str:
-        known = suggest(name, self._named) if self._named else "connections.yaml has no `targets`"
-        return f"{what}: no target of this name; {known}"
+        advice = suggest(name, self._named) if self._named else "connections.yaml has no `targets`"
+        return f"{what}: no target of this name; {advice}"

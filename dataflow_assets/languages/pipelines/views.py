@@ -1,4 +1,4 @@
-"""What the sessions of pipelines' tables share: how they note for people what they do."""
+"""Notes for people what the sessions of pipelines' tables do."""
 
 from __future__ import annotations
 

@@ -65,14 +65,14 @@ class TableWriter(ValueWriter):
 
         def record(value: bytes | None, deleted: bool) -> Outgoing:
             row = parse(value)
-            made = encode_key({name: row[one] for name, one in names}) if encode_key else None
+            key = encode_key({name: row[one] for name, one in names}) if encode_key else None
             if deleted:
-                return Outgoing(topic, None, made)
+                return Outgoing(topic, None, key)
             written = encode(row)
             if written is None and upserts:
                 raise RejectedRecord("encode", "a null value of format raw would delete its key")
             beside = [one for name in headers for one in headers_of(row[name])]
             time = next((row[name] for name in times), None)
-            return Outgoing(topic, written, made, beside, time)
+            return Outgoing(topic, written, key, beside, time)
 
         return record

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import ClassVar
 
 from typing_extensions import override
@@ -16,10 +19,10 @@ from dataflow_assets.languages.common.statements import lines
 from dataflow_assets.languages.common.tokens import Token
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 from dataflow_assets.languages.sql.engine.explained import explain
-from dataflow_assets.languages.sql.engine.query import SqlQuery
-from dataflow_assets.languages.sql.engine.view_rows import ViewRows
-from dataflow_assets.languages.sql.reader.folder import SqlFile, read_file
+from dataflow_assets.languages.sql.engine.query import SqlQuery, ViewRows
+from dataflow_assets.languages.sql.reader.read import read, tables_of
 from dataflow_assets.languages.sql.reader.shared_targets import overwriting
+from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reference import page
 
 _BEGINS: tuple[tuple[str, ...], ...] = (
@@ -42,8 +45,8 @@ class FlinkLanguage(Language):
     @override
     def claims(self, document: Document) -> Place | None:
         own = (one for one in statements(document.value) if _is_own(one))
-        found = next(own, None)
-        return lines(found[0].place) if found else None
+        claim = next(own, None)
+        return lines(claim[0].place) if claim else None
 
     @override
     def parse(self, document: Document) -> Parsed:
@@ -81,3 +84,36 @@ def _is_own(statement: Sequence[Token]) -> bool:
     if begins_with(statement, _BEGINS) or (words[:2] == ["CREATE", "TABLE"] and "WITH" in words):
         return True
     return statement[0].says("SET") and len(statement) > 1 and statement[1].kind == "text"
+
+
+@dataclass(frozen=True, eq=False)
+class SqlFile:
+    """One file, the same object as long as it is unchanged: what it comes to is kept by it."""
+
+    file: str
+    text: str
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder without links; resolved once, as all files of a folder are compared."""
+        return Path(self.file).resolve().parent
+
+
+def read_file(own: SqlFile, every: Sequence[SqlFile]) -> Sequence[Reading]:
+    """The readings of a file; `every` has those that lie beside it, among others."""
+    beside = tuple(two for two in every if two is not own and two.folder == own.folder)
+    return _readings(own, beside)
+
+
+@lru_cache(maxsize=1024)
+def _readings(own: SqlFile, beside: tuple[SqlFile, ...]) -> tuple[Reading, ...]:
+    declared: dict[str, list[tuple[str, FlinkDeclared | None]]] = {}
+    for other in beside:
+        for name, table in _tables(other).items():
+            declared.setdefault(name, []).append((Path(other.file).name, table))
+    return tuple(read(own.text, own.file, declared))
+
+
+@lru_cache(maxsize=1024)
+def _tables(one: SqlFile) -> Mapping[str, FlinkDeclared | None]:
+    return tables_of(one.text, one.file)

@@ -70,15 +70,15 @@ def read(document: Document) -> tuple[TableflowCatalog | None, list[Finding]]:
         message = f"is required: {suggest(str(value.get('type') or ''), tuple(_TYPES))}"
         return None, [*findings, document.finding((KEY, "type"), message)]
     sink, connection = _TYPES[value["type"]]
-    given = value.get("config") or {}
-    findings += _of_tables(document, given, connection) if isinstance(given, dict) else ()
-    filled = {"namespace": "-", **given, "table": "-"} if isinstance(given, dict) else given
+    config = value.get("config") or {}
+    findings += _of_tables(document, config, connection) if isinstance(config, dict) else ()
+    filled = {"namespace": "-", **config, "table": "-"} if isinstance(config, dict) else config
     whole = {**document.value, KEY: {**value, "config": filled}}
     found, more = validate(sink, replace(document, value=whole), _AT)
     findings += more
     if found is None or findings:
         return None, findings
-    names = found.model_fields_set - {"table", *(() if "namespace" in given else ("namespace",))}
+    names = found.model_fields_set - {"table", *(() if "namespace" in config else ("namespace",))}
     return TableflowCatalog(value["type"], {name: getattr(found, name) for name in names}), []
 
 
@@ -87,9 +87,9 @@ def _of_tables(
 ) -> Iterable[Finding]:
     """Options that say what a table is like, which its own file does."""
     fields = connection.model_fields.items()
-    known = {info.alias or name for name, info in fields} - {*_OF_TABLES}
+    keys = {info.alias or name for name, info in fields} - {*_OF_TABLES}
     for key in given:
-        if key not in known and key in _OF_TABLES + tuple(_aliases(IcebergSink, NessieSink)):
+        if key not in keys and key in _OF_TABLES + tuple(_aliases(IcebergSink, NessieSink)):
             message = "must be left out: the files say what their tables are like"
             yield document.finding((*_AT, key), message, key=True)
 

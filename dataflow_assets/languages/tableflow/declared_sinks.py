@@ -24,7 +24,7 @@ from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 
 
 class DeclaredSink(TableSink, ChecksStored):
-    """What is the same for a declared table wherever it is."""
+    """The common part of a declared table's sink, wherever the table is."""
 
     type: ClassVar[str] = "iceberg"
     snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)
@@ -117,8 +117,8 @@ class _CatalogSink(DeclaredSink):
     @override
     def stored_tables(self) -> Mapping[str, str]:
         """Other programs may have tables beside them, whose names have no `+`."""
-        found = super().stored_tables().items()
-        return {name: f"{at} and in {self.catalog}" for name, at in found if "+" in name}
+        stored = super().stored_tables().items()
+        return {name: f"{at} and in {self.catalog}" for name, at in stored if "+" in name}
 
     @property
     @abstractmethod

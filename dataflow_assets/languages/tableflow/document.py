@@ -32,7 +32,7 @@ _OF_PARTS = ("source_clusters[", "tables[")
 
 @dataclass(frozen=True)
 class _Clusters:
-    """Those of a file: all names, and the ones without a mistake with their places."""
+    """The clusters of a file: all names, and the sound ones with their places."""
 
     names: tuple[str, ...]
     sound: Mapping[str, tuple[int, model.SourceCluster]]
@@ -41,10 +41,10 @@ class _Clusters:
 
 
 def reads(document: Document) -> bool:
-    """Whether the document is this language's: by two of its keys, and none of Kubernetes'."""
+    """Tells whether a document is of this language: by two of its keys, and none of Kubernetes'."""
     kubernetes = document.get("apiVersion") or document.get("kind")
-    found = [key for key in _KEYS if document.get(key) is not None]
-    return len(found) > 1 and not kubernetes
+    keys = [key for key in _KEYS if document.get(key) is not None]
+    return len(keys) > 1 and not kubernetes
 
 
 def read(document: Document, catalog: TableflowCatalog | None = None) -> list[Reading]:
@@ -89,8 +89,8 @@ def _declared_tables(document: Document, place: TableflowPlaced) -> DeclaredTabl
 
 
 def _indexes(document: Document, key: str) -> range:
-    found = document.get(key)
-    return range(len(found) if isinstance(found, list) else 0)
+    listed = document.get(key)
+    return range(len(listed) if isinstance(listed, list) else 0)
 
 
 def _clusters(document: Document, findings: list[Finding]) -> _Clusters:

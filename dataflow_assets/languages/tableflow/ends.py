@@ -20,7 +20,6 @@ _MECHANISMS = {"plain": "plain", "scram-256": "scram-sha-256", "scram-512": "scr
 
 
 def source(cluster: model.SourceCluster, table: model.TableflowTable) -> KafkaSource:
-    """The topic of a table, as a source."""
     credentials = cluster.credentials or model.Credentials()
     options: dict[str, Any] = {"tombstones": "delete"} if table.upsert_key else {}
     if table.schema_mode == "registry" and table.source_format == "json":
@@ -65,20 +64,20 @@ def sink(
 
 
 def _registry(cluster: model.SourceCluster) -> SchemaRegistry | None:
-    given = cluster.schema_registry
-    if given is None:
+    declared = cluster.schema_registry
+    if declared is None:
         return None
     refs = {
-        "username_secret_ref": given.username_env,
-        "password_secret_ref": given.password_env,
+        "username_secret_ref": declared.username_env,
+        "password_secret_ref": declared.password_env,
     }
     auth: dict[str, Any] = {key: _variable(name) for key, name in refs.items() if name}
     options: dict[str, Any] = {"basic_auth": RegistryAuth(**auth)} if auth else {}
-    if given.bearer_token_env:
-        options["bearer_token_secret_ref"] = _variable(given.bearer_token_env)
-    if given.url.startswith("https:"):
-        options["tls"] = _tls(given)
-    return SchemaRegistry(url=given.url, **options)
+    if declared.bearer_token_env:
+        options["bearer_token_secret_ref"] = _variable(declared.bearer_token_env)
+    if declared.url.startswith("https:"):
+        options["tls"] = _tls(declared)
+    return SchemaRegistry(url=declared.url, **options)
 
 
 def _tls(credentials: model.Credentials | model.Registry) -> Tls:

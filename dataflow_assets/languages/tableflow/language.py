@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from typing_extensions import override
@@ -15,7 +16,14 @@ from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.language import LagMetric, Language, Neighbours, Parsed
 from dataflow_assets.languages.tableflow import catalogs, reference
 from dataflow_assets.languages.tableflow import document as tableflow
-from dataflow_assets.languages.tableflow.lag_metrics import partition_lags
+
+PARTITION_LAG = "warpstream_tableflow_partition_time_lag_seconds"
+UNTAGGED = "WARPSTREAM_DISABLE_CONSUMER_GROUP_METRICS_TAGS"
+"""The variable that lists the tags to leave out: `partition` gives one value for each table."""
+_HELP = (
+    "Age in seconds of the oldest record that is not in the table; 0 where all are. The tag "
+    f"partition is left out with {UNTAGGED}=partition."
+)
 
 
 class TableflowLanguage(Language):
@@ -38,18 +46,18 @@ class TableflowLanguage(Language):
     @override
     def parse_connections(self, document: Document) -> Parsed:
         catalog, findings = catalogs.read(document)
-        given = document.get(catalogs.KEY) is not None
-        return Parsed(document, (catalog,) if given else (), tuple(findings))
+        has_catalogs = document.get(catalogs.KEY) is not None
+        return Parsed(document, (catalog,) if has_catalogs else (), tuple(findings))
 
     @override
     def flows(self, parsed: Parsed, beside: Neighbours) -> Iterable[Reading]:
         several = [one for shared in beside.connections for one in shared.content]
-        found = [one for at, one in enumerate(several) if one not in several[:at]]
-        if wrong := catalogs.unusable(found):
+        unique = [one for at, one in enumerate(several) if one not in several[:at]]
+        if wrong := catalogs.unusable(unique):
             return [Reading(parsed.document, (parsed.document.finding((), wrong),))]
-        if not found:
+        if not unique:
             return list(parsed.content)
-        return tableflow.read(parsed.document, found[0])
+        return tableflow.read(parsed.document, unique[0])
 
     @override
     def lag_metrics(self, flow: Flow, lag: Lag) -> Iterable[LagMetric]:
@@ -62,3 +70,21 @@ class TableflowLanguage(Language):
     @override
     def reference(self) -> str:
         return reference.render()
+
+
+def partition_lags(flow: Flow, lag: Lag) -> Iterator[LagMetric]:
+    """The lag of each partition; with the tag `partition` switched off the largest of them."""
+    if not lag.partitions:
+        return
+    tags = {
+        "table.id": flow.slug,
+        "table.name": flow.branches[0].address.name,
+        "topic": flow.source_address.name,
+    }
+    by = {name: round(seconds, 3) for name, seconds in lag.partitions.items()}
+    if "partition" in os.environ.get(UNTAGGED, "").split(","):
+        if lag.seconds is not None:
+            yield LagMetric(PARTITION_LAG, _HELP, tags, round(lag.seconds, 3))
+        return
+    for name, seconds in by.items():
+        yield LagMetric(PARTITION_LAG, _HELP, {**tags, "partition": name}, seconds)

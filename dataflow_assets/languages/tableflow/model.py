@@ -31,10 +31,10 @@ _RETENTION = re.compile(r"([1-9]\d{0,5})([hd])")
 
 
 def duration(text: str) -> timedelta:
-    found = _RETENTION.fullmatch(text)
-    if found is None:
+    match = _RETENTION.fullmatch(text)
+    if match is None:
         raise ValueError("must be hours or days, such as 12h or 30d")
-    return timedelta(hours=int(found[1]) * (24 if found[2] == "d" else 1))
+    return timedelta(hours=int(match[1]) * (24 if match[2] == "d" else 1))
 
 
 class TableflowSpec(Spec):
@@ -167,8 +167,8 @@ class SchemaField(TableflowSpec):
     @classmethod
     def _check_known(cls, value: str) -> str:
         if wrong := problem(value):
-            known = usual(value)
-            advice = f"write {known}" if known else suggest(value, PRIMITIVES)
+            usual_name = usual(value)
+            advice = f"write {usual_name}" if usual_name else suggest(value, PRIMITIVES)
             raise ValueError(f"{wrong}; {advice}")
         return value
 
@@ -258,7 +258,6 @@ class TableflowTable(TableflowSpec):
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The terms by which the table is partitioned."""
         if self.partitioning_scheme == "hour":
             return (f"hour({RECORD_TIME})",)
         return self.partition_by

@@ -1,4 +1,4 @@
-"""Where the tables of a Tableflow file are: the bucket, and the location's catalog, if any."""
+"""The places of a Tableflow file's tables: the bucket, and the location's catalog, if any."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PREFIX = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/?)+")
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where tables are."""
+    """The bucket and folder of tables."""
 
     url: str
     """Bucket and prefix, without a slash at the end."""
@@ -37,16 +37,16 @@ class Bucket:
     @classmethod
     def parse(cls, text: str) -> Bucket:
         parts = urlsplit(text)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        for name in given:
+        parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+        for name in parameters:
             if name not in _PARAMETERS:
                 raise ValueError(f"has an unknown parameter; {suggest(name, _PARAMETERS)}")
-        prefix = given.get("prefix", "").strip("/")
+        prefix = parameters.get("prefix", "").strip("/")
         if prefix and not _PREFIX.fullmatch(prefix):
             raise ValueError(
                 "has a prefix that is no path: letters, digits, `.`, `_`, `=`, `-`, `/`"
             )
-        region = given.get("region") or None
+        region = parameters.get("region") or None
         if parts.scheme == "file":
             return cls(_join(_folder(parts.netloc, parts.path), prefix), region)
         if parts.scheme != "s3":
@@ -72,7 +72,7 @@ def _join(url: str, prefix: str) -> str:
 
 @dataclass(frozen=True)
 class TableflowPlaced:
-    """Where the tables of a file are: their folder, and the catalog that knows them, if any."""
+    """The folder of a file's tables, and the catalog that lists them, if any."""
 
     bucket: Bucket
     catalog: TableflowCatalog | None
@@ -81,8 +81,8 @@ class TableflowPlaced:
         if self.catalog is None:
             place = {"bucket": self.bucket.url, "s3_region": self.bucket.region}
             return BucketSink.model_validate({**place, "namespace": NAMESPACE, **options})
-        made = NessieTableSink if self.catalog.type == "nessie" else RestTableSink
+        sink_class = NessieTableSink if self.catalog.type == "nessie" else RestTableSink
         folder = "/".join((self.bucket.url, *NAMESPACE.split(".")))
         place = {"s3_region": self.bucket.region} if self.bucket.region else {}
         own = {"namespace": NAMESPACE, **place, **self.catalog.options, "tables_folder": folder}
-        return made.model_validate({**own, **options})
+        return sink_class.model_validate({**own, **options})

@@ -1,4 +1,4 @@
-"""What one key of a Tableflow file says about another."""
+"""Checks keys of a Tableflow file against each other."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ _PAIRS = (
     ("sasl_username_env", "sasl_password_env"),
     ("mtls_client_cert_env", "mtls_client_key_env"),
 )
-_OF_REGISTRY = (
-    ("username_env", "password_env"),
-    ("mtls_client_cert_env", "mtls_client_key_env"),
-)
+_OF_REGISTRY = (("username_env", "password_env"), ("mtls_client_cert_env", "mtls_client_key_env"))
 _ALIKE = (
     "which readers such as Spark and Trino do not tell apart: they refuse the table; rename one"
 )
@@ -46,29 +43,29 @@ def of_cluster(document: Document, at: Path, names: Mapping[str, int]) -> Iterat
         message = f"is a duplicate; first in line {first}"
         yield document.finding((*at, "name"), message)
     place = (*at, "credentials")
-    given = document.get(*place)
-    if not isinstance(given, dict):
+    value = document.get(*place)
+    if not isinstance(value, dict):
         return
-    yield from _pairs(document, place, given, _PAIRS)
+    yield from _pairs(document, place, value, _PAIRS)
     for key in _OF_TLS:
-        if given.get(key) and given.get("use_tls") is not True:
+        if value.get(key) and value.get("use_tls") is not True:
             yield document.finding((*place, key), "needs use_tls: true", key=True)
-    if "sasl_mechanism" in given and not any(key in given for key in _PAIRS[0]):
+    if "sasl_mechanism" in value and not any(key in value for key in _PAIRS[0]):
         message = "has no effect without sasl_username_env and sasl_password_env: set them"
         yield document.finding((*place, "sasl_mechanism"), message, key=True)
 
 
 def of_registry(document: Document, at: Path) -> Iterator[Finding]:
     """Credentials of a schema registry that do not belong together; `at`: its place."""
-    given = document.get(*at)
-    if not isinstance(given, dict):
+    value = document.get(*at)
+    if not isinstance(value, dict):
         return
-    yield from _pairs(document, at, given, _OF_REGISTRY)
-    if "bearer_token_env" in given and "username_env" in given:
+    yield from _pairs(document, at, value, _OF_REGISTRY)
+    if "bearer_token_env" in value and "username_env" in value:
         message = "and username_env exclude each other: keep one"
         yield document.finding((*at, "bearer_token_env"), message, key=True)
     for key in _OF_TLS:
-        if given.get(key) and not str(given.get("url")).startswith("https:"):
+        if value.get(key) and not str(value.get("url")).startswith("https:"):
             message = "needs an url that begins with https:"
             yield document.finding((*at, key), message, key=True)
 
@@ -83,10 +80,10 @@ def _pairs(
 
 def of_schema(document: Document, at: Path, table: model.TableflowTable) -> Iterator[Finding]:
     """Finds what is wrong with the fields of a table beside each other."""
-    found = list(types.walk(table.fields, (*at, "schema")))
-    yield from _ids(document, found)
+    fields = list(types.walk(table.fields, (*at, "schema")))
+    yield from _ids(document, fields)
     names: dict[Path, set[str]] = {}
-    for place, one, depth in found:
+    for place, one, depth in fields:
         yield from _inside(document, place, one)
         if one.name in names.setdefault(place[:-1], set()):
             yield document.finding((*place, "name"), "is the name of another field beside it")
@@ -149,8 +146,10 @@ def of_layout(document: Document, at: Path, table: model.TableflowTable) -> Iter
         yield document.finding((*at, "partition_by"), message, key=True)
     for text in table.partition_by if inline else ():
         term = parse_term(text)
-        known = columns.get(term.column)
-        kind = known.type if known else "timestamptz" if term.column == RECORD_TIME else ""
+        column_kind = columns.get(term.column)
+        kind = (
+            column_kind.type if column_kind else "timestamptz" if term.column == RECORD_TIME else ""
+        )
         names = (*columns, RECORD_TIME)
         wrong = (
             types.partition_problem(term.transform, kind)
@@ -192,17 +191,17 @@ def _ids(
 
 
 def _inside(document: Document, place: Path, one: types.DeclaredField) -> Iterator[Finding]:
-    given = sorted(inner.name for inner in one.fields)
+    inner_names = sorted(inner.name for inner in one.fields)
     if one.type not in types.INSIDE:
-        if given:
+        if inner_names:
             message = f"are for struct, list and map, not for {one.type}"
             yield document.finding((*place, "fields"), message, key=True)
         return
-    wanted = types.INSIDE[one.type]
-    if wanted is None and not given:
+    allowed = types.INSIDE[one.type]
+    if allowed is None and not inner_names:
         yield document.finding((*place, "fields"), "are required: a struct has fields", key=True)
-    elif wanted is not None and given != sorted(wanted):
-        names = " and ".join(wanted)
+    elif allowed is not None and inner_names != sorted(allowed):
+        names = " and ".join(allowed)
         yield document.finding((*place, "fields"), f"must be {names}, for a {one.type}", key=True)
     elif one.type == "map":
         yield from _key(document, place, one)

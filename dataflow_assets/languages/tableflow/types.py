@@ -89,8 +89,8 @@ def problem(kind: str) -> str:
         precision, scale = map(int, decimal.groups())
         fits = 1 <= precision <= _MOST_DIGITS and scale <= precision
         return "" if fits else f"must have 1 to {_MOST_DIGITS} digits, and no more behind the point"
-    known = kind in _AVRO or kind in INSIDE or _FIXED.fullmatch(kind)
-    return "" if known else "unknown type"
+    is_known = kind in _AVRO or kind in INSIDE or _FIXED.fullmatch(kind)
+    return "" if is_known else "unknown type"
 
 
 def usual(kind: str) -> str:
@@ -121,10 +121,10 @@ def iceberg(fields: Declared, key: Sequence[str] = (), *, record_time: bool) -> 
     columns = [_iceberg_field(one) for one in fields]
     if record_time:
         columns.append(_iceberg(OWN_IDS, RECORD_TIME, "timestamptz", required=False))
-    found: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
+    schema: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": columns}
     if key:
-        found["identifier-field-ids"] = [one.id for one in fields if one.name in key]
-    return json.dumps(found)
+        schema["identifier-field-ids"] = [one.id for one in fields if one.name in key]
+    return json.dumps(schema)
 
 
 def _iceberg_field(one: DeclaredField) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def _iceberg_type(one: DeclaredField) -> Any:
         return {"type": "list", **_inner(one.fields[0], "element")}
     if one.type == "map":
         key, value = sorted(one.fields, key=lambda inner: inner.name)
-        named = _inner(key, "key")
-        return {"type": "map", **_inner(value, "value"), "key-id": key.id, "key": named["key"]}
+        key_type = _inner(key, "key")
+        return {"type": "map", **_inner(value, "value"), "key-id": key.id, "key": key_type["key"]}
     return one.type
 
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import dagster as dg
 
 from dataflow_assets.assets import Draining, io_manager_key
-from dataflow_assets.assets.graph import Graph
+from dataflow_assets.assets.graph import Graph, Key
 from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.flow import Flow, mangle
+from dataflow_assets.flow import Flow, asset_key, mangle
 from dataflow_assets.location.resources import partitions
 from dataflow_assets.registry import sinks
 from dataflow_assets.runs.redaction import mask
@@ -67,9 +67,13 @@ class TableIOManager(FlowIOManager):
     """Spark DataFrames to the tables of one system and back, on the connections of its flows."""
 
     def __init__(
-        self, system: str, connections: Mapping[str, _Connection], held: ExitStack
+        self,
+        system: str,
+        connections: Mapping[str, _Connection],
+        tables: Mapping[Key, _Connection],
+        held: ExitStack,
     ) -> None:
-        self._system, self._connections = system, connections
+        self._system, self._connections, self._tables = system, connections, tables
         self._held = held
         """What the frames that were read need, as long as the run."""
 
@@ -123,9 +127,10 @@ class TableIOManager(FlowIOManager):
                 f"asset key {_name(context)}: a table of {self._system} is known as "
                 f'["{self._system}", connection, schema or namespace, table]'
             )
-        flow, declared, connection = self._connection(parts[1])
+        own = self._tables.get(tuple(parts))
+        flow, declared, connection = own or self._connection(parts[1])
         sink: Any = resolve(declared, flow.secrets)
-        namespace, table = _names(context, parts)
+        namespace, table = (own and sink.names_of_secrets()) or _names(context, parts)
         address = Address(self._system, connection, namespace, table)
         return sink.frames(namespace, table), address
 
@@ -202,7 +207,9 @@ def _tables(kind: type[FrameSink], graph: Graph) -> dg.IOManagerDefinition:
     @dg.io_manager(required_resource_keys={"spark"}, description=getdoc(kind.frames))
     def make(context: dg.InitResourceContext) -> Any:  # noqa: ARG001 - a generator, unknown to types
         with ExitStack() as held:
-            yield TableIOManager(kind.type, _connections(graph, kind.type), held)
+            yield TableIOManager(
+                kind.type, _connections(graph, kind.type), _tables_of(graph, kind.type), held
+            )
 
     return make
 
@@ -214,6 +221,15 @@ def _connections(graph: Graph, system: str) -> dict[str, _Connection]:
         if address.system == system:
             connections.setdefault(mangle(address.connection), (flow, sink, address.connection))
     return connections
+
+
+def _tables_of(graph: Graph, system: str) -> dict[Key, _Connection]:
+    """The tables that flows write, by asset key: Secrets may know the names of some."""
+    return {
+        asset_key(address): (flow, sink, address.connection)
+        for flow, sink, address in _written_tables(graph)
+        if address.system == system
+    }
 
 
 def _written_tables(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:

@@ -61,7 +61,7 @@ class Condition(Written):
 
     @override
     def remarks(self) -> Iterator[str]:
-        """What is allowed and yet most likely meant otherwise: it would filter every record."""
+        """Yields remarks on what is allowed and most likely a mistake: it filters every record."""
         for test in _tests(read(self.text)):
             yield from _field_remarks(test)
             yield from _value_remarks(test)

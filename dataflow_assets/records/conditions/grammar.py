@@ -171,8 +171,8 @@ class _Reader:
         return Test(path, key, sign[0], values, bare, written)
 
     def _hint(self, field: str = "") -> str:
-        found = _LETTERS.match(self.text, self.at)
-        words = [field.lower(), found[0].lower() if found else ""]
+        match = _LETTERS.match(self.text, self.at)
+        words = [field.lower(), match[0].lower() if match else ""]
         return next((f": {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE), "")
 
     def _field(self) -> tuple[Path | None, str]:
@@ -206,8 +206,8 @@ class _Reader:
 
     def _sign_at(self, at: int) -> bool:
         """Not `in`, which is a word: keys end with it too."""
-        found = _SIGN.match(self.text, at)
-        return bool(found and found[1])
+        match = _SIGN.match(self.text, at)
+        return bool(match and match[1])
 
     def _no_sign(self, sign: str, at: int | None = None) -> NoReturn:
         where = "in a key it is written \\" + sign[0]
@@ -225,20 +225,16 @@ class _Reader:
         value = self._text(_WORD)
         if not quoted and value.startswith("$."):
             self._fail(
-                "fields cannot be compared with each other; quote a text that begins with $",
-                start,
+                "fields cannot be compared with each other; quote a text that begins with $", start
             )
         if sign == "=~":
-            self._check_regex(value, start)
+            try:
+                re.compile(value)
+            except (re.error, OverflowError, RecursionError) as error:
+                self._fail(f"no regular expression: {error}", start)
         if sign in {"<", "<=", ">", ">="} and as_number(value) is None:
             self._fail(f"{sign} compares numbers; allowed: a number such as 5 or -0.5", start)
         return value
-
-    def _check_regex(self, value: str, start: int) -> None:
-        try:
-            re.compile(value)
-        except (re.error, OverflowError, RecursionError) as error:
-            self._fail(f"no regular expression: {error}", start)
 
     def _list(self) -> tuple[str, ...]:
         start = self.at
@@ -260,17 +256,17 @@ class _Reader:
             return re.sub(r"\\(['\"\\])", r"\1", double if single is None else single)
         if self.text.startswith(("'", '"'), self.at):
             self._fail("a quote that is not closed")
-        found = word.match(self.text, self.at)
-        if not found:
+        match = word.match(self.text, self.at)
+        if not match:
             self._fail("a value is missing; allowed: 'text', a number, a word")
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def _take(self, sign: str) -> bool:
         self._skip()
-        found = self.text.startswith(sign, self.at)
-        self.at += len(sign) * found
-        return found
+        is_next = self.text.startswith(sign, self.at)
+        self.at += len(sign) * is_next
+        return is_next
 
     def _sees(self, *signs: str) -> bool:
         self._skip()
@@ -278,8 +274,8 @@ class _Reader:
         return any(self.text.startswith(sign, self.at) if sign else end for sign in signs)
 
     def _skip(self) -> None:
-        found = _BLANKS.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _BLANKS.match(self.text, self.at)
+        self.at = match.end() if match else self.at
 
     def _fail(self, why: str, at: int | None = None) -> NoReturn:
         raise Unreadable(why, self.at if at is None else at)

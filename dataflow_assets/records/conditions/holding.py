@@ -79,7 +79,12 @@ def _check(sign: str, values: tuple[str, ...]) -> Check:
     if sign == "==":
         return _equals(values[0])
     if sign == "!=":
-        return _differs(values[0])
+        literal = values[0]
+
+        def check(value: Any) -> bool:
+            return bool((value if type(value) is str else text_form(value)) != literal)
+
+        return check
     if sign == "in":
         return _among(frozenset(values))
     if sign == "=~":
@@ -98,13 +103,6 @@ def _true(value: Any) -> bool:
 def _equals(literal: str) -> Check:
     def check(value: Any) -> bool:
         return bool((value if type(value) is str else text_form(value)) == literal)
-
-    return check
-
-
-def _differs(literal: str) -> Check:
-    def check(value: Any) -> bool:
-        return bool((value if type(value) is str else text_form(value)) != literal)
 
     return check
 

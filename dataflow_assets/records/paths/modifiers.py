@@ -61,8 +61,8 @@ def _tostr(value: Any) -> str:
 
 
 def _fromstr(value: Any) -> Any:
-    found = parse(value.encode("utf-8", "replace")) if isinstance(value, str) else MISSING
-    return MISSING if isinstance(found, NotJson) else found
+    parsed = parse(value.encode("utf-8", "replace")) if isinstance(value, str) else MISSING
+    return MISSING if isinstance(parsed, NotJson) else parsed
 
 
 SUPPORTED: Mapping[str, Callable[[Any], Any]] = {

@@ -31,7 +31,7 @@ _IN_BRACKETS = "[0], [*], ['key']"
 
 
 class Unreadable(ValueError):
-    """What is wrong, and how many characters before it are right."""
+    """A mistake in a path, and how many characters before it are right."""
 
     def __init__(self, why: str, at: int) -> None:
         self.why = why
@@ -132,10 +132,10 @@ def _part(text: str, at: int, depth: int) -> tuple[Part, int]:
 
 
 def _key(text: str, at: int) -> tuple[Part, int]:
-    found = _KEY.match(text, at)
-    if not found:
+    match = _KEY.match(text, at)
+    if not match:
         raise Unreadable("a \\ with nothing after it", at)
-    raw, end = found[0], found.end()
+    raw, end = match[0], match.end()
     if text.startswith("\\", end):
         raise Unreadable("a \\ with nothing after it", end)
     if raw == "#":
@@ -160,18 +160,18 @@ def unescape(text: str) -> str:
 
 
 def _brackets(text: str, at: int) -> tuple[Part, int]:
-    found = BRACKETS.match(text, at)
-    if not found:
+    match = BRACKETS.match(text, at)
+    if not match:
         why = f"[ is written \\[ in a key; allowed in brackets: {_IN_BRACKETS}"
         raise Unreadable(why, at)
-    if text[found.end() : found.end() + 1] not in {"", ".", "|", "["}:
-        raise Unreadable("text after ]; allowed: . | [", found.end())
-    number, star, single, double = found.groups()
+    if text[match.end() : match.end() + 1] not in {"", ".", "|", "["}:
+        raise Unreadable("text after ]; allowed: . | [", match.end())
+    number, star, single, double = match.groups()
     if number:
-        return Key(number, _index(number)), found.end()
+        return Key(number, _index(number)), match.end()
     if star:
-        return Each(found[0]), found.end()
-    return Key(unescape(double if single is None else single)), found.end()
+        return Each(match[0]), match.end()
+    return Key(unescape(double if single is None else single)), match.end()
 
 
 def _modifier(found: re.Match[str]) -> tuple[Part, int]:
@@ -223,10 +223,10 @@ def _query(text: str, at: int, depth: int) -> tuple[Part, int]:
 
 
 def _comparison(text: str, sign: int, close: int) -> tuple[str, str]:
-    found = _SIGN.fullmatch(text[sign:close].strip())
-    if not found:
+    match = _SIGN.fullmatch(text[sign:close].strip())
+    if not match:
         raise Unreadable("no operator; allowed: == != < <= > >= % !%", sign)
-    operator, literal = found.groups()
+    operator, literal = match.groups()
     if literal.startswith("~") and (literal not in LOOSE or operator not in {"=", "==", "!="}):
         raise Unreadable(f"after == and != alone, one of: {', '.join(LOOSE)}", sign)
     return operator.replace("==", "="), _plain(literal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Annotated, Any
@@ -44,9 +44,9 @@ class Path(Written):
 
     @property
     def name(self) -> str:
-        """What `select` calls the column: the last key, index or `#`; patterns as they stand."""
-        named = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
-        return next((part.text for part in named), "_")
+        """The column's name in `select`: the last key, index or `#`; patterns stay as written."""
+        keys = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
+        return next((part.text for part in keys), "_")
 
     @property
     def key(self) -> str | None:
@@ -108,17 +108,13 @@ def apart(why: str) -> WrapValidator:
     """For a mapping from paths: refuses one path twice, and one inside another, saying `why`."""
 
     def validate(given: Any, handler: Callable[[Any], Any]) -> Any:
-        found = handler(given)
-        _check_apart(found, len(given), why)
-        return found
+        paths = handler(given)
+        keys = {path._keys(): path.text for path in paths}  # noqa: SLF001 - its own module's
+        if len(keys) < len(given):
+            raise ValueError("names a path twice: with and without `$.` it is the same")
+        for outer, inner in permutations(keys, 2):
+            if inner[: len(outer)] == outer:
+                raise ValueError(f"names {keys[inner]} inside of {keys[outer]}: {why}")
+        return paths
 
     return WrapValidator(validate)
-
-
-def _check_apart(paths: Collection[Path], count: int, why: str) -> None:
-    keys = {path._keys(): path.text for path in paths}  # noqa: SLF001 - its own module's
-    if len(keys) < count:
-        raise ValueError("names a path twice: with and without `$.` it is the same")
-    for outer, inner in permutations(keys, 2):
-        if inner[: len(outer)] == outer:
-            raise ValueError(f"names {keys[inner]} inside of {keys[outer]}: {why}")

@@ -1,4 +1,4 @@
-"""What queries compare: `#(price>10)`, `#(name%"A*")`; numbers exactly, patterns in linear time."""
+"""Compares in queries: `#(price>10)`, `#(name%"A*")`; numbers exactly, patterns in linear time."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def _getter(parts: Sequence[Part]) -> Get:
 
 def _then(first: Get, second: Get) -> Get:
     def get(body: Any) -> Any:
-        found = first(body)
-        return MISSING if found is MISSING else second(found)
+        inner = first(body)
+        return MISSING if inner is MISSING else second(inner)
 
     return get
 
@@ -102,9 +102,9 @@ def _glob(head: Glob, rest: Sequence[Part]) -> Get:
     def get(body: Any) -> Any:
         for key, value in body.items() if type(body) is dict else ():
             if matches(key):
-                found = inner(value)
-                if found is not MISSING:
-                    return found
+                members = inner(value)
+                if members is not MISSING:
+                    return members
         return MISSING
 
     return get
@@ -126,7 +126,7 @@ def _each(head: Each, rest: Sequence[Part]) -> Get:
 
 
 def _collect(items: Iterable[Any], inner: Get) -> list[Any]:
-    return [found for item in items if (found := inner(item)) is not MISSING]
+    return [value for item in items if (value := inner(item)) is not MISSING]
 
 
 def _query(head: Query, rest: Sequence[Part]) -> Get:
@@ -137,8 +137,8 @@ def _query(head: Query, rest: Sequence[Part]) -> Get:
         return (whole or isinstance(item, dict | list)) and holds(element(item))
 
     def first(body: Any) -> Any:
-        found = next(filter(fits, body), MISSING) if type(body) is list else MISSING
-        return MISSING if found is MISSING else inner(found)
+        element = next(filter(fits, body), MISSING) if type(body) is list else MISSING
+        return MISSING if element is MISSING else inner(element)
 
     def every(body: Any) -> Any:
         return _collect(filter(fits, body), inner) if type(body) is list else MISSING

@@ -44,7 +44,7 @@ class Instant(NamedTuple):
         return cls(moment.replace(microsecond=0), f"{moment.microsecond:06}".rstrip("0"))
 
     def at(self, zone: tzinfo) -> Instant:
-        """The same moment on the clocks of another zone."""
+        """Returns the same moment on the clocks of another zone."""
         try:
             second = self.second.astimezone(zone)
             # Before 1973 some offsets had seconds, which RFC 3339 cannot write.
@@ -70,18 +70,14 @@ def read(value: Any, zone: tzinfo) -> Instant:
         text = value.strip()
         match = _TEXT.fullmatch(text)
         if match:
-            return _of_text(match, zone)
+            day, time, fraction, offset = match.groups()
+            second = datetime.fromisoformat(f"{day}T{time}{(offset or '').upper()}")
+            fraction = fraction.rstrip("0") if fraction else ""
+            return Instant(second, fraction) if offset else _local(second, fraction, zone)
         value = Decimal(text) if _NUMBER.fullmatch(text) else None
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return of_epoch(value)
     raise ValueError(f"is not a time; expected {_EXPECTED}")
-
-
-def _of_text(match: re.Match[str], zone: tzinfo) -> Instant:
-    day, time, fraction, offset = match.groups()
-    second = datetime.fromisoformat(f"{day}T{time}{(offset or '').upper()}")
-    fraction = fraction.rstrip("0") if fraction else ""
-    return Instant(second, fraction) if offset else _local(second, fraction, zone)
 
 
 def _local(second: datetime, fraction: str, zone: tzinfo) -> Instant:
@@ -136,7 +132,7 @@ def _seconds(instant: Instant) -> int:
 
 
 def zone(name: str) -> tzinfo:
-    """By name of the IANA database, or `+hh:mm`. ValueError for anything else."""
+    """Finds a zone by its name in the IANA database, or by `+hh:mm`. Raises ValueError."""
     if _OFFSET.fullmatch(name):
         minutes = int(name[1:3]) * 60 + int(name[4:])
         return timezone(timedelta(minutes=-minutes if name[0] == "-" else minutes))

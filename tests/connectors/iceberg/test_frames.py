@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import devservers
+from dataflow_assets.connectors.iceberg.frames.conditions import condition
 from dataflow_assets.connectors.iceberg.frames.read import read
 from dataflow_assets.connectors.iceberg.frames.write import write
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
@@ -70,6 +71,18 @@ def test_rows_of_other_partitions_and_of_none_stay(
     assert [row["i"] for row in rows(sink, engine) if row["day"] is None] == [0]
     table.refresh()
     assert len(table.history()) == 2, "each write is one commit"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [(ice.IntegerType(), "1.5"), (ice.LongType(), "1e3"), (ice.DecimalType(4, 2), "one")],
+    ids=str,
+)
+def test_a_key_that_is_no_value_of_its_column_is_no_other_partition(kind: Any, key: str) -> None:
+    schema = Schema(ice.NestedField(1, "version", kind, required=False))
+    some = Partitions(((Dimension("version", (key,)),),))
+    with pytest.raises(PermanentError, match="a partition key is no value of its column in t"):
+        condition(some, "t", schema)
 
 
 def test_what_is_written_again_is_as_it_was(

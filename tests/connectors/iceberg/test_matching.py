@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,7 +18,9 @@ from dataflow_assets.connectors.iceberg.merge.match import (
     merge_rows,
     new_rows,
 )
+from dataflow_assets.connectors.iceberg.merge.tasks import one_batch
 from dataflow_assets.contracts import ABSENT, DELETE, INSERT, OP
+from dataflow_assets.errors import PermanentError
 
 SCHEMA = pa.schema(
     [
@@ -50,6 +52,20 @@ def test_merging_equals_applying_row_by_row(seed: int, soft: str | None) -> None
         assert sorted(map(repr, stored.to_pylist())) == sorted(
             repr({name: row.get(name) for name in SCHEMA.names}) for row in model.values()
         )
+
+
+def test_rows_that_no_array_holds_together_are_not_cut_off() -> None:
+    """More than 2 GiB of texts stay several chunks when Arrow is asked to make one of them."""
+
+    class Large:
+        def combine_chunks(self) -> Large:
+            return self
+
+        def to_batches(self) -> list[pa.RecordBatch]:
+            return [pa.RecordBatch.from_pylist([{"id": number}]) for number in range(2)]
+
+    with pytest.raises(PermanentError, match="more than 2 GiB in a column: set maxBytesPerBatch"):
+        one_batch(cast("pa.Table", Large()))
 
 
 def _stored(before: pa.RecordBatch, folded: Any, rules: IcebergRules) -> pa.RecordBatch:

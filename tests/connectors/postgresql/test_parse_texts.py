@@ -20,7 +20,7 @@ from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS, Parser, parse_values
 from dataflow_assets.connectors.postgresql.table.column import PARSED
 from dataflow_assets.connectors.postgresql.table.table import DRIVER, find
-from dataflow_assets.languages.justone.postgresql.text_columns import text_schema
+from dataflow_assets.languages.justone.postgresql.session import text_schema
 from tests.examples import examples
 
 INTEGERS = """

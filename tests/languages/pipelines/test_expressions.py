@@ -19,8 +19,8 @@ from dataflow_assets.languages.pipelines.postgresql import functions
 from dataflow_assets.languages.pipelines.postgresql import table as postgresql_table
 from dataflow_assets.languages.pipelines.reader.bind import bound
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_expression
+from dataflow_assets.languages.pipelines.reader.read_statements import read_tokens
 from dataflow_assets.languages.pipelines.reader.read_tables import read_type
-from dataflow_assets.languages.pipelines.reader.tokens import read_tokens
 from dataflow_assets.languages.pipelines.rows.expressions import (
     PipelineColumnReference as Reference,
 )

@@ -12,8 +12,7 @@ from dataflow_assets.connectors.kafka_connect import KafkaConnectSource
 from dataflow_assets.connectors.kinesis import KinesisSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.pipelines.reader.forms import FORMS
-from dataflow_assets.languages.pipelines.reader.read import read
+from dataflow_assets.languages.pipelines.reader.read import FORMS, read
 from dataflow_assets.languages.pipelines.reader.source import mask_secrets
 from dataflow_assets.languages.pipelines.rows.rows import Envelope, PipelineRow, PipelineRows
 from dataflow_assets.languages.pipelines.rows.table import PipelineTable

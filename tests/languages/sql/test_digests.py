@@ -16,8 +16,7 @@ from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.query import SqlQuery
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.languages.sql.state import compute
-from dataflow_assets.languages.sql.state.digests import PLANS, Digests, digests
-from dataflow_assets.languages.sql.state.former_digests import former_digests
+from dataflow_assets.languages.sql.state.digests import PLANS, Digests, digests, former_digests
 from dataflow_assets.languages.sql.state.manifest import MANIFEST
 from dataflow_assets.languages.sql.state.source import ViewSource
 from dataflow_assets.manifests.load import load

@@ -24,7 +24,7 @@ from dataflow_assets.languages.sql.state.manifest import (
 )
 from dataflow_assets.languages.sql.state.output import DELETED, OutputRow
 from dataflow_assets.languages.sql.state.source import ViewSource
-from dataflow_assets.languages.sql.state.stale import stale_rows
+from dataflow_assets.languages.sql.state.states import stale_rows
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
 

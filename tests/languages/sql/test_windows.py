@@ -32,7 +32,7 @@ from dataflow_assets.languages.sql.state.watermarks import (
     WatermarkState,
     advance,
     due,
-    reached,
+    watermark_at,
 )
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import choose
@@ -136,8 +136,8 @@ def test_an_idle_partition_is_not_waited_for() -> None:
 def test_a_partition_at_its_end_ends_no_window_of_one_that_is_idle() -> None:
     """Idle ones do not move the watermark, and nothing of the other one can."""
     marks = {"0": WatermarkState(1_000, LAST), "1": WatermarkState(500, 20)}
-    assert reached(Watermarks(marks), 1_100, 500) == 20
-    assert reached(Watermarks({"0": WatermarkState(1_000, LAST)}), 9_999, 500) == LAST
+    assert watermark_at(Watermarks(marks), 1_100, 500) == 20
+    assert watermark_at(Watermarks({"0": WatermarkState(1_000, LAST)}), 9_999, 500) == LAST
 
 
 def test_once_all_are_idle_those_count_that_were_active_last() -> None:
@@ -146,11 +146,11 @@ def test_once_all_are_idle_those_count_that_were_active_last() -> None:
         "1": WatermarkState(1_400, 50),
         "2": WatermarkState(900),
     }
-    assert reached(Watermarks(marks), 1_200, 500) is None
-    assert reached(Watermarks(marks), 1_450, 500) == 50
-    assert reached(Watermarks(marks), 9_999, 500) == 50
+    assert watermark_at(Watermarks(marks), 1_200, 500) is None
+    assert watermark_at(Watermarks(marks), 1_450, 500) == 50
+    assert watermark_at(Watermarks(marks), 9_999, 500) == 50
     assert (
-        reached(
+        watermark_at(
             Watermarks({"0": WatermarkState(1_000, 100), "1": WatermarkState(1_000)}), 9_999, 500
         )
         == 100

@@ -14,7 +14,7 @@ import devservers
 from dataflow_assets.assets.metadata import language_metrics
 from dataflow_assets.cli.metrics import registry
 from dataflow_assets.contracts import Lag
-from dataflow_assets.languages.tableflow.lag_metrics import PARTITION_LAG, UNTAGGED
+from dataflow_assets.languages.tableflow.language import PARTITION_LAG, UNTAGGED
 from dataflow_assets.manifests.load import load
 from tests import ROOT
 from tests.conftest import Topics

@@ -33,7 +33,7 @@ from dataflow_assets.connectors.clickhouse.frames.target import ClickhouseTarget
 from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, Column
 from dataflow_assets.connectors.clickhouse.table.unfit_values import EXACT, unfit
 from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
-from dataflow_assets.formats.columns import fit, refused
+from dataflow_assets.formats.columns import fit, refusal
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import (
     Mode,
@@ -111,7 +111,7 @@ class _ClickhouseStager:
         refuse_null_keys(self.place, batch, self.key)
         rows = fit(self.place, batch, self.schema)
         for reason in unfit(rows, self.schema, EXACT).values():
-            raise refused(self.place, reason)
+            raise refusal(self.place, reason)
         return rows
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, GEOMETRIES, fraction
-from dataflow_assets.formats.second_digits import has_more_digits
+from dataflow_assets.formats.iso_forms import has_more_digits
 from dataflow_assets.sdk.key_folding import Bools, Ints, matrix
 
 Unfit = Iterator[tuple[int, str]]

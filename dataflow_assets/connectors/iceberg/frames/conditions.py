@@ -21,7 +21,14 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import literal
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Range
@@ -47,10 +54,12 @@ def condition(partitions: Partitions | None, table: object, schema: Schema) -> B
     if partitions is None:
         return AlwaysTrue()
     partitions.check(table, schema.column_names)
-    whole = _any(_all(_dimension(schema, d) for d in product) for product in partitions.products)
     try:
+        whole = _any(
+            _all(_dimension(schema, d) for d in product) for product in partitions.products
+        )
         bind(schema, whole, case_sensitive=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise PermanentError(
             f"metadata partition_expr: a partition key is no value of its column in {table}: "
             f"{error}"
@@ -65,10 +74,13 @@ def others(partitions: Partitions, condition: BooleanExpression) -> BooleanExpre
 
 def _dimension(schema: Schema, dimension: Dimension) -> BooleanExpression:
     name = dimension.column
-    ranges = _TIMES.get(schema.find_type(name))
+    kind = schema.find_type(name)
+    ranges = _TIMES.get(kind)
     term = Reference(name)
     if not dimension.windows or ranges is None:
-        return In(term=term, values={literal(key) for key in dimension.keys})
+        # PyIceberg would take 1.5 for the whole number 1, whose rows are another partition's.
+        whole = isinstance(kind, (IntegerType, LongType))
+        return In(term=term, values={literal(int(k) if whole else k) for k in dimension.keys})
     return _any(
         _all(
             [

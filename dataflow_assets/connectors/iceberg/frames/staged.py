@@ -20,7 +20,7 @@ from dataflow_assets.connectors.iceberg.table.far_times import far_times
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import file_schema, row_schema
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.columns import fit, refused
+from dataflow_assets.formats.columns import fit, refusal
 from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import map_batches
 from dataflow_assets.sdk.table_partitions import Partitions
@@ -104,10 +104,10 @@ def _fit_batch(
     try:
         columns = [encode_column(rows, field) for field in schema]
     except RejectedRecord as error:
-        raise refused(table, error.reason) from None
+        raise refusal(table, error.reason) from None
     for field, column in zip(schema, columns, strict=True):
         if len(far_times(column)):
-            raise refused(table, f"column {field.name}: its times must be in the years 1 to 9999")
+            raise refusal(table, f"column {field.name}: its times must be in the years 1 to 9999")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

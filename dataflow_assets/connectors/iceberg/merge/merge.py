@@ -34,7 +34,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import from_environment, reach
 from dataflow_assets.records.decoding import decode_msgpack
 from dataflow_assets.sdk.causes import no_room
-from dataflow_assets.spark.errors import sentence
+from dataflow_assets.spark.errors import sentence, task_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,13 +197,15 @@ def _groups(tasks: Sequence[FileScanTask]) -> list[tuple[tuple[int, FileScanTask
 
 
 def _run(job: Callable[[], Result]) -> Result:
-    """Runs a Spark job; what fails there may succeed after a new attempt."""
+    """Runs a Spark job; what fails there may succeed after a new attempt, unless a task says no."""
     from grpc import RpcError
     from pyspark.errors import PySparkException
 
     try:
         return job()
     except (PySparkException, RpcError, OSError) as error:
+        if isinstance(final := task_failure(error), PermanentError):
+            raise final from error
         reason = sentence(error)
         text = f"the Spark job that merges failed: {reason}{no_room(reason)}"
         raise TransientError(text) from error

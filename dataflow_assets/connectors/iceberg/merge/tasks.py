@@ -26,6 +26,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.connectors.iceberg.table.stored_rows import live_rows
 from dataflow_assets.connectors.iceberg.types import file_schema
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import Failpoint, arm, reach
 from dataflow_assets.formats.structs import cast_rows
 
@@ -159,7 +160,7 @@ class BucketRewriter:
             _read_staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
             for source, mine in _runs(places, "source")
         ]
-        return pa.Table.from_batches(tables).combine_chunks().to_batches()[0]
+        return one_batch(pa.Table.from_batches(tables))
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
@@ -197,4 +198,15 @@ def _read_staged(
 ) -> pa.RecordBatch:
     with target.file_io().new_input(path).open() as stream:
         table = pq.read_table(stream, columns=names and list(names))
-    return table.combine_chunks().to_batches()[0]
+    return one_batch(table)
+
+
+def one_batch(rows: pa.Table) -> pa.RecordBatch:
+    """Raises PermanentError where they are several: Arrow joins no more than 2 GiB of text."""
+    first, *more = rows.combine_chunks().to_batches()
+    if more:
+        raise PermanentError(
+            "the changed rows of one data file have more than 2 GiB in a column: set "
+            "maxBytesPerBatch lower, so that a micro-batch has fewer of them"
+        )
+    return first

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import TrinoType
-from dataflow_assets.formats.columns import refused
-from dataflow_assets.formats.second_digits import has_more_digits
+from dataflow_assets.formats.columns import refusal
+from dataflow_assets.formats.iso_forms import has_more_digits
 
 
 def refuse_rounding(place: object, rows: pa.RecordBatch, columns: Iterable[Column]) -> None:
@@ -22,7 +22,7 @@ def refuse_rounding(place: object, rows: pa.RecordBatch, columns: Iterable[Colum
     for column in columns:
         if finer := _finer(column.kind, rows.column(column.name)):
             reason = f"{finer[0]} has more digits of a second than {column.kind.spelling}"
-            raise refused(place, f"column {column.name}: {reason}")
+            raise refusal(place, f"column {column.name}: {reason}")
 
 
 def _finer(kind: TrinoType, values: pa.Array) -> list[pa.Scalar]:

@@ -97,3 +97,7 @@ class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
         schema = namespace or self.usual_schema()
         sink = self.model_copy(update={"namespace": schema, "table": f'"{table}"'})
         return TableFrames(partial(read, sink), partial(write, sink), partial(describe, sink))
+
+    @override
+    def names_of_secrets(self) -> tuple[str | None, str] | None:
+        return self.place() if self.namespace_secret_ref else None

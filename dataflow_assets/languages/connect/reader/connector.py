@@ -77,14 +77,14 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
         if not _TOPIC.fullmatch(topic):
             notes.wrong((document, "topics"), "a topic has letters, digits, `.`, `_` and `-`")
     plan = _plan(values, worker, name)
-    made = [_flow(plan, name, topic) for topic in topics] if plan else []
-    return [] if notes.findings else [flow for flow in made if flow is not None]
+    built = [_flow(plan, name, topic) for topic in topics] if plan else []
+    return [] if notes.findings else [flow for flow in built if flow is not None]
 
 
 def _known_keys(document: Document, notes: Notes) -> Document:
     """Judges each key, and leaves out those that this connector does not have."""
     own = CONNECTORS[document.value["connector.class"].strip()]
-    known: dict[str, str] = {}
+    own_values: dict[str, str] = {}
     for key, text in document.value.items():
         where, found = (document, key), entry(key, COMMON, own, ADDITIONS)
         if not key.startswith(consumer.OVERRIDE):
@@ -94,8 +94,8 @@ def _known_keys(document: Document, notes: Notes) -> Document:
         if mentions(text) and key not in REFERABLE and not key.startswith(_ELSEWHERE):
             notes.wrong(where, f"only {', '.join(REFERABLE)} may be {ALLOWED}")
         if found is not None or key.startswith(consumer.OVERRIDE):
-            known[key] = text
-    return replace(document, value=known)
+            own_values[key] = text
+    return replace(document, value=own_values)
 
 
 def _plan(values: ConnectValues, worker: Document | None, name: str) -> _ConnectPlan | None:
@@ -112,30 +112,32 @@ def _plan(values: ConnectValues, worker: Document | None, name: str) -> _Connect
         return None
     group = {"consumer_group": values.text("iceberg.connect.group-id") or f"connect-{name}"}
     policies, options = _policies(values, reached.values)
-    given = {**group, **reached.values, **source, **options}
+    fields = {**group, **reached.values, **source, **options}
     if not jdbc:
-        given |= {
-            "members_group": given["consumer_group"],
+        fields |= {
+            "members_group": fields["consumer_group"],
             "control_topic": values.text("iceberg.control.topic") or "control-iceberg",
         }
         if kind == TABULAR:  # whose offsets are those of a group of its own
             own = values.text("iceberg.control.group-id")
-            given["consumer_group"] = own or f"cg-control-{name}"
-    return _ConnectPlan(values, value, sink, policies, given, reached.places)
+            fields["consumer_group"] = own or f"cg-control-{name}"
+    return _ConnectPlan(values, value, sink, policies, fields, reached.places)
 
 
 def _flow(plan: _ConnectPlan, name: str, topic: str) -> Flow | None:
     """The flow of one topic; None where something is wrong with it."""
     values, notes = plan.values, plan.values.notes
     document = values.document
-    found = apply_transforms(document, Transformed(topic, tuple(value_steps(plan.value))), notes)
+    transformed = apply_transforms(
+        document, Transformed(topic, tuple(value_steps(plan.value))), notes
+    )
     try:
-        steps = (*found.steps, *plan.sink.steps(found))
+        steps = (*transformed.steps, *plan.sink.steps(transformed))
     except ValueError as error:
         notes.wrong((document, "connector.class"), str(error))
         return None
-    branches = plan.sink.branches(found.topic)
-    source = _source(plan, topic, plan.sink.tombstones if found.tombstones else "skip")
+    branches = plan.sink.branches(transformed.topic)
+    source = _source(plan, topic, plan.sink.tombstones if transformed.tombstones else "skip")
     if source is None or not branches:
         return None
     return Flow(
@@ -155,10 +157,10 @@ def _flow(plan: _ConnectPlan, name: str, topic: str) -> Flow | None:
 
 def _source(plan: _ConnectPlan, topic: str, tombstones: str) -> KafkaSource | None:
     notes, document = plan.values.notes, plan.values.document
-    made = LakeTopic if isinstance(plan.sink, IcebergTables) else JdbcTopic
+    topic_class = LakeTopic if isinstance(plan.sink, IcebergTables) else JdbcTopic
     where = (document, "topics")
     try:
-        return made(**{**plan.source, "topic": topic, "tombstones": tombstones})
+        return topic_class(**{**plan.source, "topic": topic, "tombstones": tombstones})
     except ValidationError as error:
         places: dict[str, Where] = {**plan.places, "topic": where}
         if plan.value is not None and "schema.registry.url" in plan.value.settings:
@@ -203,6 +205,6 @@ def _rejects(values: ConnectValues, reached: Mapping[str, Any]) -> Rejects:
 
 
 def _hash(plan: _ConnectPlan, topic: str) -> str:
-    given = to_jsonable_python(plan.source, by_alias=True)
-    content = [sorted(plan.values.document.value.items()), topic, given]
+    source = to_jsonable_python(plan.source, by_alias=True)
+    content = [sorted(plan.values.document.value.items()), topic, source]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -102,8 +102,8 @@ def key_fields(key: Converter | None, value: Converter | None, notes: Notes, whe
 def key_step(key: Converter, fields: Sequence[str]) -> Transformation:
     """Writes the fields of a record's key, or the one value that it is, into its body."""
     form = {STRING: "text", JSON: "json with schema" if key.has_schema else "json"}
-    made = RecordKey(fields=tuple(fields), form=form.get(key.kind, "json"))  # type: ignore[arg-type]
-    return Transformation(made)
+    record_key = RecordKey(fields=tuple(fields), form=form.get(key.kind, "json"))  # type: ignore[arg-type]
+    return Transformation(record_key)
 
 
 def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
@@ -128,11 +128,11 @@ def login(
     text: str, names: tuple[str, str], where: Where, notes: Notes, wrong: str
 ) -> dict[str, Any]:
     """Two fields from two texts with a colon between them, each of which may be a reference."""
-    found = _PAIR.fullmatch(text.strip())
-    if found is None:
+    match = _PAIR.fullmatch(text.strip())
+    if match is None:
         notes.wrong(where, wrong)
         return {}
-    (first, second), (one, other) = names, found.groups()
+    (first, second), (one, other) = names, match.groups()
     return {
         **field_or_reference(first, one, where, notes),
         **field_or_reference(second, other, where, notes),

@@ -76,10 +76,10 @@ class IcebergTables:
         tables = values.list_of("iceberg.tables", "namespace.table, separated by commas")
         route = values.text("iceberg.tables.route-field")
         words = {table: _words(values, table) if route else () for table in tables}
-        found = cls(values, tables, route, words)
-        for key, message in found._contradictions():
+        sink = cls(values, tables, route, words)
+        for key, message in sink._contradictions():
             notes.wrong((document, key), message)
-        return found
+        return sink
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         values, tables = self.values, self.tables
@@ -92,9 +92,9 @@ class IcebergTables:
         kind = values.text("iceberg.catalog.catalog-impl") or values.text("iceberg.catalog.type")
         if kind not in ("rest", _REST):
             yield "iceberg.catalog.type", _NO_REST
-        known = {f"iceberg.table.{table}.{key}" for table in tables for key in _OF_TABLES}
+        keys = {f"iceberg.table.{table}.{key}" for table in tables for key in _OF_TABLES}
         for key in values.document.value:
-            if key.startswith("iceberg.table.") and key not in known:
+            if key.startswith("iceberg.table.") and key not in keys:
                 yield key, f"is no table of iceberg.tables, or none of {', '.join(_OF_TABLES)}"
         if len(set(self._all_words)) < len(self._all_words):
             yield f"iceberg.table.{tables[-1]}.route-regex", "has a word of another table, too"
@@ -121,9 +121,9 @@ class IcebergTables:
 
     def steps(self, before: Transformed) -> list[Transformation]:
         """Takes out what the connector leaves out, and sends records to their tables."""
-        found = [step("filter", condition=NO_DELETES)] if before.unwrapped else []
+        chain = [step("filter", condition=NO_DELETES)] if before.unwrapped else []
         if self.route:
-            found.append(step("filter", condition=self._condition(self._all_words)))
+            chain.append(step("filter", condition=self._condition(self._all_words)))
         if others := self.tables[1:]:
             routes = [
                 {
@@ -132,8 +132,8 @@ class IcebergTables:
                 }
                 for table in others
             ]
-            found.append(step("router", routes=routes))
-        return found
+            chain.append(step("router", routes=routes))
+        return chain
 
     def _condition(self, words: Sequence[str]) -> str:
         return f"$.{self.route} in [{', '.join(map(repr, words))}]"
@@ -141,34 +141,34 @@ class IcebergTables:
     def branches(self, topic: str) -> tuple[Branch, ...]:  # noqa: ARG002 - as of JDBC
         """A branch for each table; none where something is wrong, which the notes have by then."""
         shared = self._catalog()
-        found = []
+        routed = []
         for number, table in enumerate(self.tables):
             sink = self._sink(table, shared)
             if sink is None:
                 return ()
             route = self._condition(self.words[table]) if number else None
-            found.append(Branch(sink, routes=(route,), place=("iceberg.tables",)))
-        return tuple(found)
+            routed.append(Branch(sink, routes=(route,), place=("iceberg.tables",)))
+        return tuple(routed)
 
     def _sink(self, table: str, shared: Mapping[str, Any]) -> LakeTable | None:
         values, on = self.values, self._of_tables
         namespace, _, name = table.rpartition(".")
         if not namespace:  # which has its finding
             return None
-        given: dict[str, Any] = {"auto_create_table": on("auto-create-enabled")}
-        given["unknown_fields"] = "reject" if on("evolve-schema-enabled") else "ignore"
-        given["column_names"] = "ignoreCase" if on("schema-case-insensitive") else "exact"
+        fields: dict[str, Any] = {"auto_create_table": on("auto-create-enabled")}
+        fields["unknown_fields"] = "reject" if on("evolve-schema-enabled") else "ignore"
+        fields["column_names"] = "ignoreCase" if on("schema-case-insensitive") else "exact"
         layout = self._of_table(table, "partition-by")
         if layout and on("auto-create-enabled"):
-            given["partition_by"] = _terms(layout)
+            fields["partition_by"] = _terms(layout)
         if (pause := values.number("iceberg.control.commit.interval-ms", 0, None)) is not None:
-            given["batch_flush_interval_seconds"] = int(pause / 1000)
+            fields["batch_flush_interval_seconds"] = int(pause / 1000)
         if on("upsert-mode-enabled"):
             parts = map(str.strip, self._of_table(table, "id-columns").split(","))
-            given |= {"upsert_mode": True, "conflict_key": list(filter(None, parts))}
+            fields |= {"upsert_mode": True, "conflict_key": list(filter(None, parts))}
         where = (values.document, "iceberg.tables")
         try:
-            sink = LakeTable(**shared, **given, namespace=namespace, table=name)
+            sink = LakeTable(**shared, **fields, namespace=namespace, table=name)
             sink.address()
         except ValidationError as error:
             places = {name: (values.document, f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
@@ -188,26 +188,26 @@ class IcebergTables:
         values = self.values
         values.require(f"{_CATALOG}uri", "the catalog's address, like https://catalog:8181")
         plain = {name: values.text(f"{_CATALOG}{key}") for key, name in _PLAIN.items()}
-        found: dict[str, Any] = {name: text for name, text in plain.items() if text}
+        fields: dict[str, Any] = {name: text for name, text in plain.items() if text}
         for key, name in _SECRET.items():
-            found |= values.secret(f"{_CATALOG}{key}", name)
-        if reference := found.pop("bearer_token_secret_ref", None):
-            found["token_secret_ref"] = reference
-        found["s3_path_style_access"] = values.flag(f"{_CATALOG}s3.path-style-access")
+            fields |= values.secret(f"{_CATALOG}{key}", name)
+        if reference := fields.pop("bearer_token_secret_ref", None):
+            fields["token_secret_ref"] = reference
+        fields["s3_path_style_access"] = values.flag(f"{_CATALOG}s3.path-style-access")
         where = (values.document, f"{_CATALOG}credential")
         if text := values.text(where[1]):
             names = ("oauth2_client_id", "oauth2_client_secret")
-            found |= login(text, names, where, values.notes, _NO_CLIENT)
-        return found
+            fields |= login(text, names, where, values.notes, _NO_CLIENT)
+        return fields
 
 
 def _words(values: ConnectValues, table: str) -> Sequence[str]:
     key = f"iceberg.table.{table}.route-regex"
-    found = _WORDS.fullmatch(values.text(key))
-    if found is None:
+    match = _WORDS.fullmatch(values.text(key))
+    if match is None:
         values.notes.wrong((values.document, key), _NO_WORDS)
         return ()
-    return found[1].split("|")
+    return match[1].split("|")
 
 
 def _terms(text: str) -> list[str]:
@@ -216,7 +216,7 @@ def _terms(text: str) -> list[str]:
 
 
 def _term(text: str) -> str:
-    if found := re.fullmatch(r"(year|month|day|hour)s?\((\w+)\)", text):
-        return f"{found[1]}({found[2]})"
-    found = re.fullmatch(r"(bucket|truncate)\((\w+),\s*(\d+)\)", text)
-    return f"{found[1]}({found[3]}, {found[2]})" if found else text
+    if match := re.fullmatch(r"(year|month|day|hour)s?\((\w+)\)", text):
+        return f"{match[1]}({match[2]})"
+    match = re.fullmatch(r"(bucket|truncate)\((\w+),\s*(\d+)\)", text)
+    return f"{match[1]}({match[3]}, {match[2]})" if match else text

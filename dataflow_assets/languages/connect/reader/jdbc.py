@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
 
 from pydantic import SecretStr, ValidationError
 
@@ -15,7 +17,6 @@ from dataflow_assets.languages.common.notes import Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.connect.ends import JdbcTable
 from dataflow_assets.languages.connect.reader.converters import STRING, Converter, key_step
-from dataflow_assets.languages.connect.reader.jdbc_url import JdbcUrl
 from dataflow_assets.languages.connect.reader.keys import DEBEZIUM
 from dataflow_assets.languages.connect.reader.steps import NO_DELETES, field, insert, step
 from dataflow_assets.languages.connect.reader.transforms import Transformed
@@ -43,6 +44,25 @@ _OLD = {"collection.name.format": "table.name.format", "use.time.zone": "databas
 _TOO_LONG = (
     "more than schema.table: write the name, or cut the topic's by the transform RegexRouter"
 )
+_URL = re.compile(
+    r"jdbc:postgresql://(?P<hosts>[^/?\s]+)/(?P<database>[^?\s]+)(?:\?(?P<rest>\S*))?"
+)
+_FORM = "must be jdbc:postgresql://host:port/database"
+_OF_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+_WITHOUT_EFFECT = frozenset(
+    {
+        "applicationname",
+        "binarytransfer",
+        "connecttimeout",
+        "logintimeout",
+        "preparethreshold",
+        "rewritebatchedinserts",
+        "sockettimeout",
+        "stringtype",
+        "targetservertype",
+        "tcpkeepalive",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +88,7 @@ class JdbcSink:
             keys[name] = _OLD[one] if one not in given and _OLD.get(one) in given else one
         modes = ("none", "kafka", "record_key", "record_value")
         mode = values.choice(keys["mode"], modes) or "none"
-        found = cls(
+        sink = cls(
             values,
             keys,
             key,
@@ -78,9 +98,9 @@ class JdbcSink:
             values.choice("insert.mode", ("insert", "upsert")) == "upsert",
             values.flag("delete.enabled"),
         )
-        for where, message in found._contradictions():
+        for where, message in sink._contradictions():
             values.notes.wrong(where, message)
-        return found
+        return sink
 
     def where(self, name: str) -> Where:
         """The place of a key, by its common name or its own."""
@@ -96,8 +116,10 @@ class JdbcSink:
             )
         if self.upserts and mode == "none":
             yield self.where("insert.mode"), f"needs {self.keys['mode']}: by what rows are matched"
-        known = self.upserts and not self._creates  # the table's primary key counts then
-        if not self.fields and (mode == "record_value" or (mode == "record_key" and not known)):
+        table_exists = self.upserts and not self._creates  # the table's primary key counts then
+        if not self.fields and (
+            mode == "record_value" or (mode == "record_key" and not table_exists)
+        ):
             yield self.where("mode"), f"needs {fields}: the fields of the key, separated by commas"
         if mode == "kafka" and len(self.fields) not in (0, 3):
             yield self.where("fields"), "must name three columns: of topic, partition and offset"
@@ -124,22 +146,22 @@ class JdbcSink:
 
     def steps(self, before: Transformed) -> Sequence[Transformation]:
         """Makes the steps for what the connector itself does to a record after its transforms."""
-        found: list[Transformation] = []
+        chain: list[Transformation] = []
         if self.debezium and not before.unwrapped:
-            found.append(step("debeziumUnwrap", "$.op"))
+            chain.append(step("debeziumUnwrap", "$.op"))
         if not self.deletes and (self.debezium or before.unwrapped):
-            found.append(step("filter", condition=NO_DELETES))
+            chain.append(step("filter", condition=NO_DELETES))
         if chosen := self.values.commas("fields.whitelist"):
             own = self.fields if self.mode == "record_value" else ()
-            found.append(step("replaceField", include=list(map(field, (*own, *chosen)))))
+            chain.append(step("replaceField", include=list(map(field, (*own, *chosen)))))
         if self.mode == "record_key" and self.fields and self.key is not None:
-            found.append(key_step(self.key, self.fields))
+            chain.append(key_step(self.key, self.fields))
         if self.mode == "kafka":
             topic, *numbers = self.fields or _COORDINATES
             written = zip(numbers, ("${metadata.partition}", "${metadata.offset}"), strict=True)
-            found.append(insert({topic: before.topic, **dict(written)}))
-            found.append(step("cast", spec=dict.fromkeys(numbers, "int64")))
-        return found
+            chain.append(insert({topic: before.topic, **dict(written)}))
+            chain.append(step("cast", spec=dict.fromkeys(numbers, "int64")))
+        return chain
 
     def branches(self, topic: str) -> tuple[Branch, ...]:
         """The one to the table of a topic; none where something is wrong, which is in the notes."""
@@ -195,3 +217,36 @@ class JdbcSink:
             raise ValueError(f"{key} comes to {name}, {_TOO_LONG}")
         parts = parts if len(parts) == 2 and parts[0] else [schema, parts[-1]]
         return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+@dataclass(frozen=True)
+class JdbcUrl:
+    """An address without its password."""
+
+    text: str
+    """As a `postgresql://` URL."""
+    schema: str
+    """Of tables that are named without one."""
+
+    @classmethod
+    def parse(cls, text: str, user: str) -> JdbcUrl:
+        """Raises ValueError with what is allowed; no value of the address is in it."""
+        match = _URL.fullmatch(text)
+        if match is None:
+            other = re.match(r"jdbc:(?!postgresql)(\w+)", text)
+            raise ValueError(f"{other[1]} is not supported: {_FORM}" if other else _FORM)
+        rest = {key.lower(): value for key, value in parse_qsl(match["rest"] or "")}
+        user = user or rest.pop("user", "")
+        if not user:
+            raise ValueError("needs a user: write the connector's own key for it")
+        if "password" in rest:
+            raise ValueError("has a password in it: write it into connection.password")
+        schema = rest.pop("currentschema", "public").split(",")[0].strip('"')
+        tls = {key: rest.pop(key) for key in _OF_TLS if key in rest}
+        if rest.pop("ssl", "false").lower() == "true":
+            tls.setdefault("sslmode", "verify-full")
+        if unknown := sorted(rest.keys() - _WITHOUT_EFFECT):
+            raise ValueError(f"has parameters that are not supported: {', '.join(unknown)}")
+        tail = f"?{urlencode(tls)}" if tls else ""
+        login = quote(user, safe="")
+        return cls(f"postgresql://{login}@{match['hosts']}/{match['database']}{tail}", schema)

@@ -17,8 +17,8 @@ NO_DELETES = "!metadata.operation == 'delete'"
 
 def step(kind: str, when: str = "", **config: Any) -> Transformation:
     """A step of a manifest. Raises ValueError for settings that it does not take."""
-    made = registry.steps()[kind].model_validate(config)
-    return Transformation(made, Condition.parse(when) if when else None)
+    built = registry.steps()[kind].model_validate(config)
+    return Transformation(built, Condition.parse(when) if when else None)
 
 
 def insert(fields: Mapping[str, str], when: str = "") -> Transformation:

@@ -75,12 +75,11 @@ class Smt:
 
     def demand(self, *keys: str) -> str:
         """Returns the first that is given. Raises ValueError where none is."""
-        if not (found := self.get(*keys)):
+        if not (text := self.get(*keys)):
             raise ValueError(f"needs transforms.{self.name}.{keys[0]}")
-        return found
+        return text
 
     def items(self, *keys: str) -> list[str]:
-        """Reads a list that is separated by commas."""
         return [part.strip() for part in self.get(*keys).split(",") if part.strip()]
 
 
@@ -92,13 +91,13 @@ def apply_transforms(document: Document, first: Transformed, notes: Notes) -> Tr
 
     Called once for each topic, when a file is read.
     """
-    found = first
+    transformed = first
     for smt in _transforms(document, notes):
         where = (document, f"transforms.{smt.name}.type")
         if smt.predicate and smt.kind != f"{APACHE}Filter":
             notes.wrong(where, "has a predicate, which is supported for Filter only")
         try:
-            found = TRANSLATIONS.get(smt.kind, _refuse)(smt, found)
+            transformed = TRANSLATIONS.get(smt.kind, _refuse)(smt, transformed)
             for key in sorted(smt.settings.keys() - smt.used):
                 message = "is not supported for this transform: remove it"
                 notes.wrong((document, f"transforms.{smt.name}.{key}"), message, key=True)
@@ -106,15 +105,15 @@ def apply_transforms(document: Document, first: Transformed, notes: Notes) -> Tr
             notes.refuse(error, {}, where)
         except ValueError as error:
             notes.wrong(where, str(error))
-    return found
+    return transformed
 
 
 def _transforms(document: Document, notes: Notes) -> Iterator[Smt]:
-    given = document.value
-    for name in filter(None, map(str.strip, given.get("transforms", "").split(","))):
+    values = document.value
+    for name in filter(None, map(str.strip, values.get("transforms", "").split(","))):
         own = {
             key.removeprefix(f"transforms.{name}."): text
-            for key, text in given.items()
+            for key, text in values.items()
             if key.startswith(f"transforms.{name}.")
         }
         kind, predicate = own.pop("type", "").strip(), own.pop("predicate", "").strip()
@@ -122,8 +121,8 @@ def _transforms(document: Document, notes: Notes) -> Iterator[Smt]:
         if not kind:
             notes.wrong((document, "transforms"), f"needs transforms.{name}.type")
             continue
-        named = given.get(f"predicates.{predicate}.type", predicate).strip()
-        yield Smt(name, kind, own, ("!" if negated else "") + named if predicate else "")
+        predicate_class = values.get(f"predicates.{predicate}.type", predicate).strip()
+        yield Smt(name, kind, own, ("!" if negated else "") + predicate_class if predicate else "")
 
 
 def _refuse(smt: Smt, _: Transformed) -> Transformed:
@@ -163,11 +162,11 @@ def _insert(smt: Smt, before: Transformed) -> Transformed:
         "offset.field": "${metadata.offset}",
         "timestamp.field": "${metadata.timestamp}",
     }
-    given = {key: smt.get(key).rstrip("!?") for key in places}
-    fields = {path(name): places[key] for key, name in given.items() if name}
+    names = {key: smt.get(key).rstrip("!?") for key in places}
+    fields = {path(name): places[key] for key, name in names.items() if name}
     if name := smt.get("static.field").rstrip("!?"):
         fields[path(name)] = _constant(smt.demand("static.value"))
-    numbers = [path(given[key]) for key in ("partition.field", "offset.field") if given[key]]
+    numbers = [path(names[key]) for key in ("partition.field", "offset.field") if names[key]]
     cast = [step("cast", spec=dict.fromkeys(numbers, "int64"))] if numbers else []
     return before.then(insert(fields), *cast)
 
@@ -245,8 +244,8 @@ def _unwrap(smt: Smt, before: Transformed) -> Transformed:
     steps = [*_added_fields(smt, kept), step("debeziumUnwrap", _EVENT)]
     if kept in ("drop", "tombstone"):
         steps.append(step("filter", condition=NO_DELETES))
-    found = before.then(*steps)
-    return replace(found, unwrapped=True, tombstones=before.tombstones and tombstones)
+    unwrapped = before.then(*steps)
+    return replace(unwrapped, unwrapped=True, tombstones=before.tombstones and tombstones)
 
 
 def _added_fields(smt: Smt, kept: str) -> Iterator[Transformation]:

@@ -47,23 +47,23 @@ class JustoneReader:
         self._decode: Callable[[bytes], Any] | None = None
 
     def columns(self, bodies: Sequence[bytes]) -> tuple[list[Cells], Refused]:
-        """Of each path the elements, null where there is none; and what is no JSON."""
+        """Returns the elements of each path, null if absent, and the bodies that are not JSON."""
         if self._decode is not None:
             try:
-                return self._all_found(list(map(self._decode, bodies)), bodies), {}
+                return self._elements(list(map(self._decode, bodies)), bodies), {}
             except UNFIT:
                 pass  # one of them is no string, or a message is no JSON
         rows, odd, refused = self._decode_bodies(bodies)
         if self._walks:
             odd = [*range(len(bodies))]
-        found = self._all_found(rows, bodies)
+        complete = self._elements(rows, bodies)
         if not (odd or refused):
-            self._learn(found)
+            self._learn(complete)
         for row in {*odd, *refused}:  # no object, or one whose members are others than expected
             raw = _NULL if row in refused else msgspec.Raw(bodies[row].strip(_BLANKS))
-            for cells, way in zip(found, self._ways, strict=True):
-                cells[row] = _walked(raw, way)
-        return [*found], refused
+            for cells, way in zip(complete, self._ways, strict=True):
+                cells[row] = _walk(raw, way)
+        return [*complete], refused
 
     def _learn(self, found: Sequence[Any]) -> None:
         """Which elements may be decoded as strings."""
@@ -94,14 +94,14 @@ class JustoneReader:
                     odd.append(row)
         return rows, odd, refused
 
-    def _all_found(self, rows: Sequence[Any], bodies: Sequence[bytes]) -> list[Any]:
+    def _elements(self, rows: Sequence[Any], bodies: Sequence[bytes]) -> list[Any]:
         return [
-            _found(rows, bodies, find, way)
+            _elements_at(rows, bodies, find, way)
             for find, way in zip(self._finds, self._ways, strict=True)
         ]
 
 
-def _found(
+def _elements_at(
     rows: Sequence[Any],
     bodies: Sequence[bytes],
     find: Callable[[Sequence[Any]], Any],
@@ -112,7 +112,7 @@ def _found(
     try:
         return find(rows)
     except AttributeError:  # a null on the way
-        return [_walked(msgspec.Raw(body), way) for body in bodies]
+        return [_walk(msgspec.Raw(body), way) for body in bodies]
 
 
 def _is_string(cell: msgspec.Raw) -> bool:
@@ -176,10 +176,10 @@ def _finder(members: str, rest: tuple[Item, ...]) -> Callable[[Sequence[Any]], l
         return lambda rows: [_NULL] * len(rows)
     find: Callable[[Sequence[Any]], list[msgspec.Raw]]
     find = eval(f"lambda rows: [row.{members} for row in rows]")  # noqa: S307 - c0.c1 and so on
-    return find if not rest else lambda rows: [_walked(raw, rest) for raw in find(rows)]
+    return find if not rest else lambda rows: [_walk(raw, rest) for raw in find(rows)]
 
 
-def _walked(raw: msgspec.Raw, way: tuple[Item, ...]) -> msgspec.Raw:
+def _walk(raw: msgspec.Raw, way: tuple[Item, ...]) -> msgspec.Raw:
     """The element at the end of a way through sound JSON."""
     for item in way:
         try:

@@ -62,13 +62,13 @@ class ParsePathsFormat(MessageFormat, ValueReader):
     @override
     def texts(self, bodies: pa.Array) -> Texts:
         """The columns as JSON objects of texts, as `dataflow preview` shows them."""
-        found = self.columns(bodies)
+        columns = self.columns(bodies)
         texts: list[bytes | None] = [None] * len(bodies)
-        for group in found.groups:
+        for group in columns.groups:
             rows = group.rows.to_pylist()
             for row, value in zip(group.at.tolist(), rows, strict=True):
                 texts[row] = msgspec.json.encode(value)
-        return Texts(pa.array(texts, pa.binary()), found.refused)
+        return Texts(pa.array(texts, pa.binary()), columns.refused)
 
     @cached_property
     def _ways(self) -> list[tuple[Item, ...]]:
@@ -96,7 +96,7 @@ def _texts(cells: Cells) -> tuple[pa.Array, Refused]:
     """Elements as the text that a database gets."""
     if not cells or not isinstance(cells[0], msgspec.Raw):
         return pa.array(cells, pa.string()), {}
-    raws, first = _joined(cells)
+    raws, first = _join(cells)
     refused: Refused = {}
     try:
         texts = raws.cast(pa.string())
@@ -107,10 +107,10 @@ def _texts(cells: Cells) -> tuple[pa.Array, Refused]:
         return texts, refused
     escaped = pc.fill_null(pc.match_substring(texts, "\\"), False).to_numpy(zero_copy_only=False)
     plain = pc.ascii_trim(texts, '"')  # of a number, an object or an array there is none to trim
-    return _unescaped(plain, cells, np.flatnonzero(escaped & quoted).tolist(), refused)
+    return _unescape(plain, cells, np.flatnonzero(escaped & quoted).tolist(), refused)
 
 
-def _joined(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.uint8]]]:
+def _join(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.uint8]]]:
     """The texts as sent, null where they are JSON's null; and the first byte of each."""
     data = b"".join(cells)
     bounds = np.zeros(len(cells) + 1, np.int32)
@@ -124,17 +124,17 @@ def _joined(cells: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np
 
 def _readable(raws: pa.Array) -> tuple[pa.Array, Refused]:
     refused: Refused = {}
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for row, raw in enumerate(raws.to_pylist()):
         try:
-            found.append(None if raw is None else raw.decode())
+            texts.append(None if raw is None else raw.decode())
         except UnicodeDecodeError as error:
-            found.append(None)
+            texts.append(None)
             refused[row] = f"invalid UTF-8 at byte {error.start} of a value"
-    return pa.array(found, pa.string()), refused
+    return pa.array(texts, pa.string()), refused
 
 
-def _unescaped(
+def _unescape(
     texts: pa.Array, cells: Sequence[Any], rows: Sequence[int], refused: Refused
 ) -> tuple[pa.Array, Refused]:
     if not rows:

@@ -33,8 +33,8 @@ class JustOneSink(LoginSink, ShowsInheritance):
             translate_errors(f"reading JustOne's state of {self.address()}"),
             lend(self.dsn()) as link,
         ):
-            found = state_table.stored_offsets(link, *self.place(), target.source)
-        return {str(partition): offset for partition, offset in sorted(found.items())} or None
+            offsets = state_table.stored_offsets(link, *self.place(), target.source)
+        return {str(partition): offset for partition, offset in sorted(offsets.items())} or None
 
     @override
     def no_table(self) -> PermanentError:

@@ -1,4 +1,4 @@
-"""What JustOne's connector has stored: for each target a table of the offsets that come next.
+"""Reads what JustOne's connector has stored: a table of next offsets for each target.
 
 The connector writes it in the transaction that moves its rows, where its delivery is synchronized.
 While it runs so, each of its tasks has a temporary table of the target's name.
@@ -45,9 +45,9 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
     if not _there(link, place):
         return {}
     _check_stopped(link, schema, table, place)
-    found = stored_offsets(link, schema, table, topic)
+    stored = stored_offsets(link, schema, table, topic)
     _check_stopped(link, schema, table, place)
-    return found
+    return stored
 
 
 def stored_offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:

@@ -41,7 +41,7 @@ def split(document: Document, notes: Notes) -> Document:
     Where something had to be moved there is a finding, which says what to write; so nothing is said
     about the keys that are missing.
     """
-    given = dict(document.value)
+    values = dict(document.value)
     for key, text in document.value.items():
         if not is_address(key, text):
             continue
@@ -56,17 +56,17 @@ def split(document: Document, notes: Notes) -> Document:
             message = f"is not a key of this connector: {_advice(parts, document.value)}"
             notes.wrong((document, key), message, key=True)
         filled = {name: parts.get(name, "-") for name in _PARTS}
-        given = {**filled, **given, **({key: filled[key]} if key in _PARTS else {})}
-    return replace(document, value=given)
+        values = {**filled, **values, **({key: filled[key]} if key in _PARTS else {})}
+    return replace(document, value=values)
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         return
-    yield "db.host", found["host"]
-    yield "db.database", unquote(found["database"])
-    user = found["user"] or dict(parse_qsl(found["rest"] or "")).get("user", "")
+    yield "db.host", match["host"]
+    yield "db.database", unquote(match["database"])
+    user = match["user"] or dict(parse_qsl(match["rest"] or "")).get("user", "")
     if _WRITABLE.fullmatch(unquote(user)):
         yield "db.username", unquote(user)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any
 from urllib.parse import quote
@@ -20,21 +20,23 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common import connect_consumer as consumer
 from dataflow_assets.languages.common.connect_keys import ADDITIONS
+from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.documents import Document
-from dataflow_assets.languages.common.key_tables import placeholder
+from dataflow_assets.languages.common.key_tables import entry, placeholder
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import ALLOWED, mentions
 from dataflow_assets.languages.justone.messages.message_format import ParsePathsFormat
+from dataflow_assets.languages.justone.messages.parse_path import ParsePath
 from dataflow_assets.languages.justone.postgresql.sink import JustOneSink
 from dataflow_assets.languages.justone.reader.addresses import is_address, split
 from dataflow_assets.languages.justone.reader.keys import CLASS, CLASSES, CONNECTOR, STRING
-from dataflow_assets.languages.justone.reader.values import Values
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _REFERABLE = ("db.password",)
 _SERVED = "counts as synchronized: every record is stored exactly once"
 _DELIVERIES = ("fastest", "guaranteed", "synchronized")
+_SPACE = "ends with a space, which is part of the last key: remove it, unless the key has it"
 
 
 def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flow]:
@@ -60,7 +62,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
     if notes.findings or sink is None or reached is None:
         return []
     group = {"consumer_group": f"connect-{name}"}
-    made = replace(reached, values={**group, **reached.values, **options})
+    merged = replace(reached, values={**group, **reached.values, **options})
     form = ParsePathsFormat(sink.names, tuple(paths))
     return [
         Flow(
@@ -75,7 +77,7 @@ def flows(document: Document, worker: Document | None, notes: Notes) -> list[Flo
             suspended=suspended,
             language="justone",
         )
-        for source in _sources(values, topics, made)
+        for source in _sources(values, topics, merged)
     ]
 
 
@@ -94,9 +96,9 @@ def _check_keys(document: Document, notes: Notes) -> None:
 def _check_converter(document: Document, worker: Document | None, notes: Notes) -> None:
     """Any other converter hands over something whose text is not the message."""
     for one in (document, worker):
-        found = one.value.get("value.converter") if one else None
-        if one and found is not None:
-            if found.strip() != STRING:
+        converter = one.value.get("value.converter") if one else None
+        if one and converter is not None:
+            if converter.strip() != STRING:
                 notes.wrong(
                     (one, "value.converter"),
                     f"must be {STRING}: the connector parses the text of messages",
@@ -140,8 +142,8 @@ def _sink(values: Values) -> JustOneSink | None:
         return None
     address = f"postgresql://{_url(parts['db.username'])}@{host}/{_url(parts['db.database'])}"
     table = ".".join(_quote(parts[key]) for key in ("db.schema", "db.table"))
-    given = {"connection_string": SecretStr(address), "table": table, "names": tuple(columns)}
-    return _make_sink(given | password, values)
+    fields = {"connection_string": SecretStr(address), "table": table, "names": tuple(columns)}
+    return _make_sink(fields | password, values)
 
 
 def _make_sink(given: Mapping[str, Any], values: Values) -> JustOneSink | None:
@@ -196,8 +198,8 @@ def _note_delivery(values: Values) -> None:
 
 
 def _percent(values: Values) -> float:
-    found = values.number("dataflow.maxRejectedPercent", 0, 100)
-    return 10.0 if found is None else found
+    percent = values.number("dataflow.maxRejectedPercent", 0, 100)
+    return 10.0 if percent is None else percent
 
 
 def _sources(
@@ -214,6 +216,40 @@ def _sources(
 
 
 def _hash(values: Values, topic: str, reached: consumer.Settings) -> str:
-    given = to_jsonable_python(reached.values, by_alias=True)
-    content = [sorted(values.document.value.items()), topic, given]
+    settings = to_jsonable_python(reached.values, by_alias=True)
+    content = [sorted(values.document.value.items()), topic, settings]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Values(ConnectValues):
+    """Reads values, parse paths too; what is wrong with them is in `notes` afterwards."""
+
+    def paths(self, columns: int) -> tuple[str, ...]:
+        """The parse paths, as many as there are columns."""
+        key, what = "db.json.parse", "a parse path for each column, like /@id"
+        where = (self.document, key)
+        if not self.require(key, what):
+            return ()
+        texts = self.document.value[key].rstrip(",").split(",")
+        if texts[0].startswith("$."):
+            self.notes.wrong(where, "JSONPath is not read: $.a.b[0] is written /@a/@b/#0")
+            return ()
+        for number, text in enumerate(texts, 1):
+            try:
+                ParsePath.parse(text)
+            except ValueError as error:
+                self.notes.wrong(where, f"path {number} {error}")
+            if text != text.rstrip():
+                self.notes.note(where, f"path {number} {_SPACE}")
+        if columns and len(texts) != columns:
+            paths = f"{len(texts)} path{'' if len(texts) == 1 else 's'}"
+            message = f"has {paths}, and db.columns {columns}: one path for each column"
+            self.notes.wrong(where, message)
+        return tuple(texts)
+
+    def note(self, key: str, unless: str = "") -> None:
+        """Notes what happens instead of what a key says, unless it says what happens anyway."""
+        key_entry = entry(key, CONNECTOR)
+        if key_entry is not None and self.text(key) not in {"", unless}:
+            self.notes.note((self.document, key), key_entry.says)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.connect_consumer import (
-    is_worker,
-    other_keys,
-    worker_beside,
-)
+from dataflow_assets.languages.common.connect_consumer import is_worker, other_keys, worker_beside
 from dataflow_assets.languages.common.connect_documents import ConnectorDocument
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.notes import Notes
@@ -44,13 +40,13 @@ def read(document: Document, others: Iterable[Document]) -> Iterator[Reading]:
         return
     notes = Notes()
     worker = worker_beside(document, filter(is_worker, others), notes, _NO_WORKER)
-    named = ConnectorDocument(
+    connector_document = ConnectorDocument(
         document.file, document.value, document.places, sound=document.sound, moved=MOVED
     )
-    made = flows(named, worker, notes)
-    yield Reading(named, tuple(notes.findings), tuple(notes.hints))
+    built = flows(connector_document, worker, notes)
+    yield Reading(connector_document, tuple(notes.findings), tuple(notes.hints))
     if document.sound:
-        yield from (Reading(named, flow=flow) for flow in made)
+        yield from (Reading(connector_document, flow=flow) for flow in built)
 
 
 def check_worker(document: Document) -> tuple[Finding, ...]:

@@ -48,9 +48,9 @@ def materialize(expression: Expression, kind: PipelineType) -> str:
     """The value of a column: null where what is computed is none of its type."""
     if kind.kind in ("text", "json"):
         of_double = isinstance(expression, Extract) and expression.form == "DOUBLE"
-        made = _number(expression) if of_double else translate(expression)
+        text = _number(expression) if of_double else translate(expression)
         kept = kind.kind == "text" or is_json(expression) or of_double
-        return made if kept else _let("t", made, "if(isValidJSON(ifNull(t, '')), t, NULL)")
+        return text if kept else _let("t", text, "if(isValidJSON(ifNull(t, '')), t, NULL)")
     number = _number(expression)
     if kind.kind == "integer":
         return _integer(number, kind.bits)
@@ -60,8 +60,8 @@ def materialize(expression: Expression, kind: PipelineType) -> str:
         rounded = f"trunc(if(x < 0, x - {half}, x + {half}), {kind.scale})"
         most = f"toDecimal256('{10 ** ((kind.length or 0) - kind.scale)}', {digits})"
         inside = f"if(abs({rounded}) < {most}, toString({rounded}), NULL)"
-        found = _let("x", f"toDecimal256OrNull({number}, {digits})", inside)
-        return f"toDecimal128OrNull({found}, {kind.scale})"
+        converted = _let("x", f"toDecimal256OrNull({number}, {digits})", inside)
+        return f"toDecimal128OrNull({converted}, {kind.scale})"
     if kind.kind == "bool":
         word = f"lower(ifNull({_word(expression)}, ''))"
         truth = f"multiIf(w = 'true', true, w = 'false', false, toFloat64OrNull({number}) != 0)"
@@ -77,8 +77,8 @@ def translate(expression: Expression) -> str:
         return literal(value) if isinstance(value, str) else "NULL" if value is None else str(value)
     if isinstance(expression, FromBase64):
         text = "if(isValidUTF8(d), nullIf(d, ''), NULL)"
-        found = _let("d", "tryBase64Decode(ifNull(b, ''))", f"if(b = '', '', {text})")
-        return _let("b", translate(expression.given), found)
+        sql = _let("d", "tryBase64Decode(ifNull(b, ''))", f"if(b = '', '', {text})")
+        return _let("b", translate(expression.given), sql)
     if expression.form == "DOUBLE":
         return f"toFloat64OrNull({_number(expression)})"
     if expression.form == "BIGINT":
@@ -99,13 +99,13 @@ def _extract(expression: Extract, made: str) -> str:
     """
     path, checks = ["j"], []
     for part in expression.path:
-        wanted = "Array" if isinstance(part, int) else "Object"
-        checks.append(f"JSONType({', '.join(path)}) = '{wanted}'")
+        kind = "Array" if isinstance(part, int) else "Object"
+        checks.append(f"JSONType({', '.join(path)}) = '{kind}'")
         path.append(str(part + 1) if isinstance(part, int) else literal(part))
     at = ", ".join(path)
     holds = " AND ".join([*checks, f"JSONType({at}) != 'Null'"])
-    given = f"ifNull({translate(expression.given)}, '')"
-    return _let("j", given, f"if({holds}, {made.replace('{at}', at)}, NULL)")
+    text = f"ifNull({translate(expression.given)}, '')"
+    return _let("j", text, f"if({holds}, {made.replace('{at}', at)}, NULL)")
 
 
 def _number(expression: Expression) -> str:

@@ -1,4 +1,4 @@
-"""What people ask of pipelines and the checkpoint does not keep: names, settings, batches, errors.
+"""Keeps for the views what the checkpoint does not: names, settings, batches, errors.
 
 Rows are only ever added: of those of one pipeline or batch the one with the highest version counts.
 Nothing here decides what is read or stored: the checkpoint alone does.
@@ -121,9 +121,9 @@ class ClickhouseMonitor:
             return
         if self._batch.get("batch_state") == "In Progress":
             self._end("Failed", None)
-        said = {"kind": error[0], "message": error[1], "happened_at": _now()}
+        failure = {"kind": error[0], "message": error[1], "happened_at": _now()}
         number = self._batch.get("batch_id", 0)
-        self._insert("dataflow_pipeline_error", {**self._own, "batch_id": number, **said})
+        self._insert("dataflow_pipeline_error", {**self._own, "batch_id": number, **failure})
 
     def _end(self, state: str, totals: Totals | None) -> None:
         batch = self._batch

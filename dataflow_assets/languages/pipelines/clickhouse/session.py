@@ -25,7 +25,7 @@ from dataflow_assets.languages.pipelines.views import kind_and_message, noting
 
 
 class ClickhousePipelineSession(ClickhouseSinkSession, NotesEnd):
-    """Behind each change of the checkpoint what is done is noted for the views.
+    """Notes for the views, after each change of the checkpoint, what was done.
 
     A note that is lost in a crash is made up for when the pipeline is opened again.
     """
@@ -47,11 +47,11 @@ class ClickhousePipelineSession(ClickhouseSinkSession, NotesEnd):
 
     @override
     def begin(self, span: Span) -> Span:
-        found = super().begin(span)
-        if not found.empty:
+        start = super().begin(span)
+        if not start.empty:
             with self._noting():
                 self._monitor.note_begin(self.checkpoint.totals)
-        return found
+        return start
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

@@ -28,10 +28,10 @@ def prepare(client: Client, place: tuple[str, str], table: PipelineTable) -> Non
     """
     with failing():
         client.command(create_statement(place, table))
-    found = dict(query_rows(client, _COLUMNS, {"d": place[0], "t": place[1]}))
+    columns = dict(query_rows(client, _COLUMNS, {"d": place[0], "t": place[1]}))
     for column in table.columns:
-        if column.name in found:
-            if (found[column.name] == "MATERIALIZED") != (column.computed is not None):
+        if column.name in columns:
+            if (columns[column.name] == "MATERIALIZED") != (column.computed is not None):
                 raise column.differs(place)
             continue
         with failing():
@@ -65,9 +65,9 @@ def index_statements(place: tuple[str, str], table: PipelineTable) -> Iterator[s
 
 def _declaration(column: PipelineColumn) -> str:
     kind = column_type(column.type, nullable=column.nullable or column.computed is not None)
-    made = (
+    default = (
         f" MATERIALIZED {materialize(column.computed, column.type)}"
         if column.computed is not None
         else ""
     )
-    return f"{quote(column.name)} {kind}{made}{comment(column.type)}"
+    return f"{quote(column.name)} {kind}{default}{comment(column.type)}"

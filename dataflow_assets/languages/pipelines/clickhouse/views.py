@@ -88,11 +88,11 @@ def prepare(client: Client, database: str) -> None:
 
     A table of a user that has the name of a view stays, and the log says so.
     """
-    given = {"d": database, "n": list(_VIEWS)}
-    there = dict(query_rows(client, _THERE, given))
-    found = query_rows(client, _TABLES.replace("{s}", quote(database)), {"d": database})
+    parameters = {"d": database, "n": list(_VIEWS)}
+    there = dict(query_rows(client, _THERE, parameters))
+    tables = query_rows(client, _TABLES.replace("{s}", quote(database)), {"d": database})
     for name, query in _VIEWS.items():
-        text = _fill(query, database, [table for (table,) in found])
+        text = _fill(query, database, [table for (table,) in tables])
         comment = f"{_MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
         if not there.get(name, _MARK).startswith(_MARK):
             log.warning("database %s has a %s of its own: there is no view of it", database, name)

@@ -39,12 +39,12 @@ class PipelineIcebergSink(IcebergSink):
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         session = super().open(target, run)
-        known = session.schema()
+        schema = session.schema()
         columns = [field(column) for column in self.definition.columns]
-        if known is None:
+        if schema is None:
             session.create(pa.schema(columns))
             return session
-        missing = [one.with_nullable(True) for one in columns if one.name not in known.names]
+        missing = [one.with_nullable(True) for one in columns if one.name not in schema.names]
         if missing and isinstance(session, AddsColumns):
             session.add_columns(pa.schema(missing))
         return session

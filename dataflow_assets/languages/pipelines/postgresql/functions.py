@@ -67,19 +67,15 @@ _BODY = "SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($1::text)"
 def prepare(link: Link, schema: str) -> None:
     """Makes the functions that are missing or have another body; in the caller's transaction."""
     for signature, statement in _statements().items():
-        text = _in(statement, schema)
+        text = statement.replace("{s}", quote(schema)).replace("{{}}", "{}")
         if [text.split("$$")[1]] != [
             body for (body,) in link.execute(_BODY, f"{quote(schema)}.{signature}")
         ]:
             link.execute(f"CREATE OR REPLACE FUNCTION {quote(schema)}.{text}")
 
 
-def _in(statement: str, schema: str) -> str:
-    return statement.replace("{s}", quote(schema)).replace("{{}}", "{}")
-
-
 def _statements() -> dict[str, str]:
-    found = dict(_FUNCTIONS)
+    statements = dict(_FUNCTIONS)
     for form, made in _FORMS.items():
         name = f"json_extract_{form}"
         of_json = f"{name}(j jsonb, {_PATH}) RETURNS {made} {_AS} $$ SELECT {_EXTRACTS[form]} $$"
@@ -87,5 +83,5 @@ def _statements() -> dict[str, str]:
             f"{name}(t text, {_PATH}) RETURNS {made} {_AS} "
             f"$$ SELECT {{s}}.{name}({{s}}.dataflow_json(t), VARIADIC path) $$"
         )
-        found |= {f"{name}(jsonb,text[])": of_json, f"{name}(text,text[])": of_text}
-    return found
+        statements |= {f"{name}(jsonb,text[])": of_json, f"{name}(text,text[])": of_text}
+    return statements

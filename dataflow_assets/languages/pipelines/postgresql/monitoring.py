@@ -1,4 +1,4 @@
-"""What people ask of pipelines, as SingleStore's information_schema answers it.
+"""Describes pipelines for people, as SingleStore's information_schema does.
 
 Tables beside the checkpoint keep what the checkpoint does not: names and settings, batches, errors.
 The views `pipelines`, `pipelines_source_offsets`, `pipelines_batches` and `pipelines_errors` join

@@ -41,11 +41,11 @@ class PostgresqlPipelineSession(PostgresqlSinkSession, NotesEnd):
 
     @override
     def begin(self, span: Span) -> Span:
-        found = super().begin(span)
-        if not found.empty:
+        start = super().begin(span)
+        if not start.empty:
             with self._noting(), self._transaction("noting a batch of") as link:
                 self._monitor.note_begin(link, self._checkpoint.totals)
-        return found
+        return start
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

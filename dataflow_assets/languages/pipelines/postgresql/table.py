@@ -23,13 +23,13 @@ def prepare(link: Link, place: tuple[str, str], table: PipelineTable) -> None:
     schema, name = place
     lock_name(link, f"{schema}.{name}")
     link.execute(create_statement(place, table))
-    found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified_name(schema, name)))
+    columns: dict[str, bool] = dict(link.execute(_COLUMNS, qualified_name(schema, name)))
     for column in table.columns:
-        if column.name not in found:
+        if column.name not in columns:
             link.execute(
                 f"ALTER TABLE {qualified_name(*place)} ADD COLUMN {_declaration(column, schema)}"
             )
-        elif found[column.name] != (column.computed is not None):
+        elif columns[column.name] != (column.computed is not None):
             raise column.differs(place)
     for statement in index_statements(place, table):
         link.execute(statement)
@@ -54,8 +54,8 @@ def index_statements(place: tuple[str, str], table: PipelineTable) -> Iterator[s
 
 def _declaration(column: PipelineColumn, schema: str) -> str:
     if column.computed is not None:
-        made = generate(column.computed, column.type, schema)
+        generated = generate(column.computed, column.type, schema)
         kind = column_type(column.type)
-        return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({made}) STORED"
+        return f"{quote(column.name)} {kind} GENERATED ALWAYS AS ({generated}) STORED"
     required = "" if column.nullable else " NOT NULL"
     return f"{quote(column.name)} {column_type(column.type)}{required}"

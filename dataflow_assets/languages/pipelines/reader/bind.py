@@ -41,12 +41,12 @@ def bound(node: Node, scope: Scope) -> Expression:
         value = Decimal(str(node.value)) if isinstance(node.value, float) else node.value
         return PipelineConstant(value)
     if isinstance(node, PipelineName):
-        found = scope.get(node.text.lower())
-        if found is None:
+        column = scope.get(node.text.lower())
+        if column is None:
             names = [one.name for one in scope.values()]
-            known = suggest(node.text, names)
-            _fail(node, f"no column {node.text}; {known}; a key inside of one is column::key")
-        return found
+            advice = suggest(node.text, names)
+            _fail(node, f"no column {node.text}; {advice}; a key inside of one is column::key")
+        return column
     if isinstance(node, PipelinePath):
         return Extract(node.form, bound(node.given, scope), node.keys)
     return _bind_call(node, scope)

@@ -14,8 +14,8 @@ from dataflow_assets.contracts import Source
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.key_tables import entry
 from dataflow_assets.languages.common.notes import Notes, Where
-from dataflow_assets.languages.pipelines.kafka_connect.source import PipelineConnectSource
 from dataflow_assets.languages.pipelines.reader.options import CONNECT_KEYS, PLUGINS, SPOOL
+from dataflow_assets.languages.pipelines.sources import PipelineConnectSource
 from dataflow_assets.secrets import is_secret
 
 _OURS = ("connector.class", "tasks.max", "name", PLUGINS, SPOOL)
@@ -47,7 +47,7 @@ def connect_source(
     secret = {
         key: value for key, value in own.items() if _is_secret(key, value, key in credentials)
     }
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "class": values["connector.class"],
         "config": {key: value for key, value in own.items() if key not in secret},
         "plugins": [one.strip() for one in values[PLUGINS].split(",") if one.strip()],
@@ -56,17 +56,17 @@ def connect_source(
         "poll_interval": seconds,
     }
     if secret:
-        given["credentials"] = SecretStr(json.dumps(secret))
-    return _make(given, document, notes)
+        fields["credentials"] = SecretStr(json.dumps(secret))
+    return _make(fields, document, notes)
 
 
 def _is_used(key: str, document: Document, notes: Notes) -> bool:
-    found = entry(key, CONNECT_KEYS)
-    if found is not None and found.verdict == "note":
-        notes.note((document, key), found.says)
-    elif found is not None and found.verdict == "ignored":
+    key_entry = entry(key, CONNECT_KEYS)
+    if key_entry is not None and key_entry.verdict == "note":
+        notes.note((document, key), key_entry.says)
+    elif key_entry is not None and key_entry.verdict == "ignored":
         notes.idle((document, key))
-    return key not in _OURS and found is not None and found.verdict == "used"
+    return key not in _OURS and key_entry is not None and key_entry.verdict == "used"
 
 
 def _is_secret(key: str, value: str, is_credential: bool) -> bool:

@@ -63,24 +63,24 @@ def declarations(
     `broken`: names of what cannot be read where the file creates or changes it; statements about
     them are left out.
     """
-    found = Declarations(file, broken=set(broken))
+    declared = Declarations(file, broken=set(broken))
     for one in statements:
-        before = len(found.notes.findings)
-        _HANDLERS[type(one)](one, found)
-        if len(found.notes.findings) > before and not isinstance(one, syntax.CreateIndex):
-            _doubt(one, found)
-    for name in found.broken:
-        for known in (found.tables, found.procedures, found.pipelines):
+        before = len(declared.notes.findings)
+        _HANDLERS[type(one)](one, declared)
+        if len(declared.notes.findings) > before and not isinstance(one, syntax.CreateIndex):
+            _doubt(one, declared)
+    for name in declared.broken:
+        for known in (declared.tables, declared.procedures, declared.pipelines):
             known.pop(name, None)
-    return found
+    return declared
 
 
 def _doubt(one: syntax.Statement, found: Declarations) -> None:
     """A statement with a mistake: what it is about is not used, and if that is unknown, nothing."""
-    named = one.table if isinstance(one, syntax.AddColumn) else getattr(one, "name", None)
-    known = {*found.tables, *found.pipelines}
-    if isinstance(named, syntax.PipelineName) and named.text.lower() in known:
-        found.broken.add(named.text.lower())
+    name = one.table if isinstance(one, syntax.AddColumn) else getattr(one, "name", None)
+    names = {*found.tables, *found.pipelines}
+    if isinstance(name, syntax.PipelineName) and name.text.lower() in names:
+        found.broken.add(name.text.lower())
     elif not isinstance(one, syntax.CreatePipeline | syntax.SetGlobal):
         found.unclear.append(one.place)
 
@@ -116,16 +116,12 @@ def _table(one: syntax.CreateTable, found: Declarations) -> None:
         table = DeclaredTable(one.name.text, one.place, list(one.columns), key=one.key)
         found.tables[key] = table
         _check_columns(table, found)
-        _check_key(table, found)
-
-
-def _check_key(table: DeclaredTable, found: Declarations) -> None:
-    plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
-    for name in table.key:
-        if name.text.lower() not in plain:
-            known = suggest(name.text, [one.name.text for one in plain.values()])
-            message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
-            found.wrong(f"table {table.name}", name.place, message)
+        plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
+        for name in table.key:
+            if name.text.lower() not in plain:
+                advice = suggest(name.text, [one.name.text for one in plain.values()])
+                message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {advice}"
+                found.wrong(f"table {table.name}", name.place, message)
 
 
 def _check_columns(table: DeclaredTable, found: Declarations) -> None:
@@ -152,10 +148,10 @@ def _index(one: syntax.CreateIndex, found: Declarations) -> None:
     if table is None:
         return
     table.indexes.append(one)
-    known = {column.name.text.lower(): column.name.text for column in table.columns}
+    names = {column.name.text.lower(): column.name.text for column in table.columns}
     for name in one.columns:
-        if name.text.lower() not in known:
-            message = f"no column {name.text} in {table.name}; {suggest(name.text, known.values())}"
+        if name.text.lower() not in names:
+            message = f"no column {name.text} in {table.name}; {suggest(name.text, names.values())}"
             found.wrong(f"index {one.name.text}", name.place, message)
 
 
@@ -178,11 +174,11 @@ def _procedure(one: syntax.CreateProcedure, found: Declarations) -> None:
 
 def _pipeline(one: syntax.CreatePipeline, found: Declarations) -> None:
     key, what = one.name.text.lower(), f"pipeline {one.name.text}"
-    known = found.pipelines.get(key)
-    if known is not None and one.if_not_exists:
+    earlier = found.pipelines.get(key)
+    if earlier is not None and one.if_not_exists:
         return
-    if known is not None and not one.replaces:
-        line = known.statement.place.line
+    if earlier is not None and not one.replaces:
+        line = earlier.statement.place.line
         found.wrong(what, one.name.place, f"is created in line {line} already")
         return
     if one.inferred and (one.procedure or one.table):
@@ -209,19 +205,19 @@ def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
     pipeline = _find_pipeline(one.name, found)
     if pipeline is None:
         return
-    said = {
+    options = {
         name: getattr(one.options, name) for name in syntax.PipelineOptions.__dataclass_fields__
     }
-    given = {name: value for name, value in said.items() if value is not None}
-    pipeline.options = replace(pipeline.options, **given)
+    changed = {name: value for name, value in options.items() if value is not None}
+    pipeline.options = replace(pipeline.options, **changed)
 
 
 def _find_pipeline(name: syntax.PipelineName, found: Declarations) -> Pipeline | None:
     pipeline = found.pipelines.get(name.text.lower())
     if pipeline is None and name.text.lower() not in found.broken:
-        known = suggest(name.text, [one.statement.name.text for one in found.pipelines.values()])
+        advice = suggest(name.text, [one.statement.name.text for one in found.pipelines.values()])
         what = f"pipeline {name.text}"
-        found.wrong(what, name.place, f"no pipeline {name.text} above; {known}")
+        found.wrong(what, name.place, f"no pipeline {name.text} above; {advice}")
     return pipeline
 
 
@@ -230,13 +226,13 @@ def _switch(one: syntax.Switch, found: Declarations) -> None:
         for pipeline in found.pipelines.values():
             pipeline.started = one.on
         return
-    named = _find_pipeline(one.name, found)
-    if named is None:
+    target = _find_pipeline(one.name, found)
+    if target is None:
         return
-    if one.on and named.started and not one.lenient:
+    if one.on and target.started and not one.lenient:
         what = f"pipeline {one.name.text}"
         found.wrong(what, one.place, "is started already: write START PIPELINE IF NOT RUNNING")
-    named.started = one.on
+    target.started = one.on
 
 
 def _drop(one: syntax.DropPipeline, found: Declarations) -> None:

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from dataflow_assets.languages.common.key_tables import Key
 
 KINESIS = "com.singlestore.kafka.connect.kinesis.KinesisSourceConnector"
-CLASSES = (
-    KINESIS,
-    "com.github.jcustenborder.kafka.connect.kinesis.KinesisSourceConnector",
-)
+CLASSES = (KINESIS, "com.github.jcustenborder.kafka.connect.kinesis.KinesisSourceConnector")
 """Classes that are the native source `kinesis` here; their keys are the same."""
 
 _OWN = "a row is made of the record itself, and needs no converter"

@@ -13,6 +13,7 @@ from pathlib import Path as File
 from dataflow_assets.contracts import Limit, Rejects
 from dataflow_assets.errors import describe_unexpected
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.languages.common.canonical import Form, Forms
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
@@ -24,7 +25,6 @@ from dataflow_assets.languages.pipelines.reader.declare import (
     Pipeline,
     declarations,
 )
-from dataflow_assets.languages.pipelines.reader.forms import FORMS
 from dataflow_assets.languages.pipelines.reader.read_statements import read_script
 from dataflow_assets.languages.pipelines.reader.sink import COMPUTES, FOLDS, sink
 from dataflow_assets.languages.pipelines.reader.source import Connected, connect
@@ -36,6 +36,7 @@ from dataflow_assets.languages.pipelines.reader.tables import (
     mapped_row,
     table_of,
 )
+from dataflow_assets.languages.pipelines.rows import expressions, rows, table, types
 from dataflow_assets.languages.pipelines.rows.rows import PipelineRow, PipelineRows
 from dataflow_assets.languages.pipelines.rows.table import PipelineTable
 from dataflow_assets.languages.pipelines.targets import PipelineTarget, Targets
@@ -44,11 +45,24 @@ from dataflow_assets.records.chain import Transformation
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _DEEP = "an expression of this file is nested too deeply"
 _FRESHNESS = 10.0
+FORMS = Forms(
+    Form(expressions.PipelineColumnReference, "column", "name is_json"),
+    Form(expressions.PipelineConstant, "constant", "value"),
+    Form(expressions.Extract, "extract", "form given path"),
+    Form(expressions.FromBase64, "from_base64", "given"),
+    Form(rows.Envelope, "envelope", "topic id_keys"),
+    Form(rows.PipelineOutput, "output", "name type expression nullable"),
+    Form(rows.PipelineRow, "row", "outputs computed route"),
+    Form(table.PipelineColumn, "table_column", "name type nullable computed"),
+    Form(table.Index, "index", "name columns"),
+    Form(table.PipelineTable, "table", "columns indexes key"),
+    Form(types.PipelineType, "type", "name length scale"),
+)
 
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """What one file says, before it is known where its tables live."""
+    """The declarations of one file, before the place of their tables is known."""
 
     file: str
     statements: tuple[syntax.Statement, ...] = field(repr=False)
@@ -75,10 +89,10 @@ def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
     for place, message in found.problems:
         state.wrong("SQL", place, message)
     state.unclear += found.unclear
-    made = list(_flows(state, targets))
+    built = list(_flows(state, targets))
     if not state.pipelines and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no CREATE PIPELINE in this file, and so no flow")
-    return [state.reading(), *made]
+    return [state.reading(), *built]
 
 
 def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
@@ -88,7 +102,7 @@ def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
             continue
         before = len(state.notes.findings)
         try:
-            found = _flow(pipeline, state, targets)
+            flow = _flow(pipeline, state, targets)
         except Unreadable as error:
             state.wrong(_what(pipeline), error.place, error.message)
             continue
@@ -96,11 +110,11 @@ def _flows(state: Declarations, targets: Targets) -> Iterator[Reading]:
             state.wrong(_what(pipeline), pipeline.statement.place, _DEEP)
             continue
         except Exception as error:  # noqa: BLE001 - whatever it is, the other pipelines go on
-            said = f"cannot be read: {describe_unexpected(error)}"
-            state.wrong(_what(pipeline), pipeline.statement.place, said)
+            reason = f"cannot be read: {describe_unexpected(error)}"
+            state.wrong(_what(pipeline), pipeline.statement.place, reason)
             continue
-        if found is not None and len(state.notes.findings) == before:
-            yield found
+        if flow is not None and len(state.notes.findings) == before:
+            yield flow
 
 
 def _what(pipeline: Pipeline) -> str:
@@ -145,20 +159,20 @@ def _branches(
     pipeline: Pipeline, state: Declarations, target: PipelineTarget, source: Connected | None
 ) -> Iterator[tuple[Branch | None, PipelineRow]]:
     names = PipelineNames(target.system in FOLDS)
-    told = {"pipeline": pipeline.statement.name.text}
+    fields = {"pipeline": pipeline.statement.name.text}
     if source is not None:
-        told["config_json"] = source.config_json
+        fields["config_json"] = source.config_json
     for declared, row in _rows(pipeline, state, names):
         table = table_of(declared, names)
         route = row.route
         computed = () if target.system in COMPUTES else tuple(computed_outputs(table))
-        found = sink(
-            target, names.of(declared.name), table, told if route is None else {}, state.notes
+        branch_sink = sink(
+            target, names.of(declared.name), table, fields if route is None else {}, state.notes
         )
         for index in declared.indexes if target.system == "iceberg" else ():
             message = "has no effect: a table of Iceberg has no indexes"
             state.note(f"index {index.name.text}", index.place, message)
-        branch = Branch(found, routes=(route,)) if found is not None else None
+        branch = Branch(branch_sink, routes=(route,)) if branch_sink is not None else None
         yield branch, PipelineRow(row.outputs, computed, route)
 
 
@@ -190,8 +204,8 @@ def _of_procedure(
     procedure = state.procedures.get(name.text.lower())
     if procedure is None:
         _check_sound(name, state)
-        known = suggest(name.text, [one.name.text for one in state.procedures.values()])
-        raise Unreadable(name.place, f"no procedure {name.text} above; {known}")
+        advice = suggest(name.text, [one.name.text for one in state.procedures.values()])
+        raise Unreadable(name.place, f"no procedure {name.text} above; {advice}")
     batch = batch_scope(procedure.columns, statement.mapped)
     seen: dict[str, syntax.PipelineInsert] = {}
     for at, insert in enumerate(procedure.inserts):
@@ -206,12 +220,12 @@ def _of_procedure(
 
 
 def _table(name: syntax.PipelineName, state: Declarations) -> DeclaredTable:
-    found = state.tables.get(name.text.lower())
-    if found is None:
+    table = state.tables.get(name.text.lower())
+    if table is None:
         _check_sound(name, state)
-        known = suggest(name.text, [one.name for one in state.tables.values()])
-        raise Unreadable(name.place, f"no table {name.text} in this file; {known}")
-    return found
+        advice = suggest(name.text, [one.name for one in state.tables.values()])
+        raise Unreadable(name.place, f"no table {name.text} in this file; {advice}")
+    return table
 
 
 def _check_sound(name: syntax.PipelineName, state: Declarations) -> None:
@@ -248,7 +262,7 @@ def _hash(
     defined = (getattr(one.sink, "definition", None) for one, _ in branches if one)
     tables: list[PipelineTable] = [*defined]  # type: ignore[list-item]
     rules = (policies.limit.records, policies.max_rejected_percent, policies.rejects.way)
-    said = (
+    parts = (
         source.config_json,
         source.envelope,
         source.source.traits.poll_seconds,
@@ -256,4 +270,4 @@ def _hash(
         rows,
         tables,
     )
-    return FORMS.digest(said)
+    return FORMS.digest(parts)

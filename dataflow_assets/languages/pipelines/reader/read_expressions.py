@@ -19,16 +19,16 @@ _FORMS = {"::": "JSON", "::$": "STRING", "::%": "DOUBLE"}
 
 def read_expression(cursor: Cursor) -> Node:
     """An expression. Raises Unreadable at what is none, or is not supported."""
-    found = _operand(cursor)
+    node = _operand(cursor)
     while cursor.next.says(*_FORMS):
-        found = _path(cursor, found)
+        node = _path(cursor, node)
     token = cursor.next
     if token.kind == "symbol" and token.text in _OPERATORS:
         cursor.fail(
             f"the operator {token} is not supported: allowed are columns, texts, numbers, ::, ::$, "
             "::%, JSON_EXTRACT_* and FROM_BASE64"
         )
-    return found
+    return node
 
 
 def _path(cursor: Cursor, given: Node) -> Node:
@@ -51,9 +51,9 @@ def _key(cursor: Cursor) -> str | int:
 def _operand(cursor: Cursor) -> Node:
     token = cursor.next
     if cursor.takes("("):
-        found = read_expression(cursor)
+        node = read_expression(cursor)
         cursor.expect(")")
-        return found
+        return node
     if token.kind == "text":
         return Value(token.place, cursor.take().text)
     negative = cursor.takes("-")
@@ -78,10 +78,10 @@ def _arguments(cursor: Cursor) -> tuple[Node, ...]:
 
 def read_column(cursor: Cursor) -> PipelineName:
     """A column; the table in front of its name is left out."""
-    found = read_name(cursor, "a column")
+    name = read_name(cursor, "a column")
     while cursor.takes("."):
-        found = read_name(cursor, "a column")
-    return found
+        name = read_name(cursor, "a column")
+    return name
 
 
 def read_name(cursor: Cursor, what: str) -> PipelineName:

@@ -41,26 +41,22 @@ _ERRORS = ("ALL", "CONSTRAINT", "DUPLICATE", "PARSER")
 def read_create(
     cursor: Cursor, place: Place, *, replaces: bool, inferred: bool
 ) -> tuple[CreatePipeline, Sequence[Noted]]:
-    """Behind PIPELINE. Raises Unreadable at what is not supported."""
+    """Reads on after PIPELINE. Raises Unreadable at what is not supported."""
     exists = cursor.takes("IF", "NOT", "EXISTS")
     name = plain_name(cursor, "a pipeline")
     cursor.expect("AS")
     cursor.expect("LOAD")
     cursor.expect("DATA")
-    _connector(cursor)
-    found = CreatePipeline(place, name, PipelineOptions(), inferred, replaces, exists)
-    notes: list[Noted] = []
-    while not cursor.at_end:
-        found = _clause(cursor, found, notes)
-    return found, notes
-
-
-def _connector(cursor: Cursor) -> None:
     word = cursor.next.text.upper()
     if word in OTHERS:
         cursor.fail(f"LOAD DATA {word} is not supported: {OTHERS[word]}")
     cursor.expect(*CONNECT)
     cursor.text("the name of a connector")
+    statement = CreatePipeline(place, name, PipelineOptions(), inferred, replaces, exists)
+    notes: list[Noted] = []
+    while not cursor.at_end:
+        statement = _clause(cursor, statement, notes)
+    return statement, notes
 
 
 def _clause(cursor: Cursor, found: CreatePipeline, notes: list[Noted]) -> CreatePipeline:
@@ -124,17 +120,17 @@ def read_option(cursor: Cursor, found: PipelineOptions, notes: list[Noted]) -> P
         )
         notes.append(Noted(token.place, what, message))
         return found
-    known = ("CONFIG", "CREDENTIALS", "BATCH_INTERVAL", "STOP_ON_ERROR", "INTO", "FORMAT", "SKIP")
+    options = ("CONFIG", "CREDENTIALS", "BATCH_INTERVAL", "STOP_ON_ERROR", "INTO", "FORMAT", "SKIP")
     if token.kind == "word":
-        cursor.fail(f"the clause {token} is not known; {suggest(token.text, known)}")
+        cursor.fail(f"the clause {token} is not known; {suggest(token.text, options)}")
     return cursor.fail(f"expected a clause of the pipeline, or ;, found {token}")
 
 
 def _milliseconds(cursor: Cursor) -> int:
-    found = _positive(cursor, "milliseconds", least=0)
+    number = _positive(cursor, "milliseconds", least=0)
     if cursor.next.kind == "word" and cursor.next.text.lower() in ("ms", "s", "sec", "seconds"):
         cursor.fail("BATCH_INTERVAL is in milliseconds, without a unit: 1000 is a second")
-    return found
+    return number
 
 
 def _positive(cursor: Cursor, what: str, *, least: int = 1) -> int:
@@ -151,17 +147,17 @@ def _json(cursor: Cursor, what: str) -> Json:
     place = cursor.place
     text = cursor.text(f"{what} as JSON")
     try:
-        found = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, what))
+        parsed = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, what))
     except json.JSONDecodeError as error:
         raise Unreadable(_within(text, error.pos, place), _not_json(what, text, error)) from None
     except (_Twice, RecursionError) as error:
         raise Unreadable(place, str(error) or f"{what} is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise Unreadable(place, f"{what} must be a JSON object")
-    if nested := [key for key, value in found.items() if isinstance(value, dict | list)]:
+    if nested := [key for key, value in parsed.items() if isinstance(value, dict | list)]:
         message = f"{what}: {nested[0]} must be a text, a number, true or false"
         raise Unreadable(place, message)
-    values = {key: _as_text(value) for key, value in found.items() if value is not None}
+    values = {key: _as_text(value) for key, value in parsed.items() if value is not None}
     return Json(place, values, {key: _place_of(key, text, place) for key in values})
 
 

@@ -53,7 +53,7 @@ _CLAUSES = {
 
 
 def read_procedure(cursor: Cursor) -> CreateProcedure:
-    """Behind CREATE [OR REPLACE] PROCEDURE. Raises Unreadable at what is not supported."""
+    """Reads on after CREATE [OR REPLACE] PROCEDURE. Raises Unreadable at what is not supported."""
     place, name = cursor.place, plain_name(cursor, "a procedure")
     cursor.expect("(")
     batch = read_name(cursor, "the parameter of the batch")
@@ -139,18 +139,18 @@ def _own_value(cursor: Cursor) -> PipelineName:
 def _item(cursor: Cursor) -> Node:
     if cursor.next.says("*"):
         cursor.fail("* is not supported: name the columns")
-    found = read_expression(cursor)
+    node = read_expression(cursor)
     if cursor.takes("AS") or cursor.next.kind == "quoted":
         read_name(cursor, "a name")
     elif cursor.next.kind == "word" and not cursor.next.says("FROM", "ON", *_CLAUSES):
         cursor.take()
-    return found
+    return node
 
 
 def _source(cursor: Cursor, batch: PipelineName) -> None:
     cursor.expect("FROM")
-    found = read_name(cursor, "the batch")
-    if found.text.lower() != batch.text.lower():
+    name = read_name(cursor, "the batch")
+    if name.text.lower() != batch.text.lower():
         cursor.fail(f"a procedure reads its batch, {batch.text}, and no table: {ALLOWED}")
     if cursor.next.kind == "word" and not cursor.next.says("ON", *_CLAUSES):
         cursor.takes("AS")

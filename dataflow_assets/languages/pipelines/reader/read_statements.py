@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dataflow_assets.languages.common.cursor import Cursor
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.statements import Script
-from dataflow_assets.languages.common.tokens import Token, Unreadable
+from dataflow_assets.languages.common.tokens import SINGLESTORE, Token, Unreadable, tokens
 from dataflow_assets.languages.pipelines.reader import read_pipelines, read_tables
 from dataflow_assets.languages.pipelines.reader.read_expressions import read_name
 from dataflow_assets.languages.pipelines.reader.read_procedures import read_procedure
 from dataflow_assets.languages.pipelines.reader.syntax import Noted, SetGlobal, Statement, Use
-from dataflow_assets.languages.pipelines.reader.tokens import read_tokens
 
 _PREVIEW = (
     "`dataflow preview` shows rows and stores nothing; for another class than that of Kinesis, "
@@ -49,6 +49,7 @@ _APART = frozenset({"CREATE", "START", "SET", *_REFUSED} - {"DETACH"})
 """What begins statements that no other one depends on, but by the name that they declare."""
 _NAMED = ("TABLE", "PIPELINE", "PROCEDURE")
 _RUN = ("CREATE", "ALTER", "START", "STOP", "DROP", "USE", "SET")
+_DELIMITER = re.compile(r"^[ \t]*DELIMITER[ \t]+(\S+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 
 
 def read_script(text: str) -> Script[Statement]:
@@ -64,9 +65,9 @@ def read_script(text: str) -> Script[Statement]:
             continue
         procedure, begin = _is_procedure(cursor), cursor.copy()
         try:
-            found = [*_statement(cursor)]
+            statements = [*_statement(cursor)]
             cursor.expect_end()
-            script.statements += found
+            script.statements += statements
         except Unreadable as error:
             script.problems.append((error.place, error.message))
             script.broken |= _subjects(begin.copy())
@@ -133,8 +134,8 @@ def _statement(cursor: Cursor) -> Iterator[Statement]:
     elif word in _REFUSED:
         raise Unreadable(token.place, f"{word} is not supported: {_REFUSED[word]}")
     else:
-        known = f"; {suggest(word, (*_RUN, *_NOTED))}" if word else ""
-        raise Unreadable(token.place, f"expected a statement, found {token}{known}")
+        advice = f"; {suggest(word, (*_RUN, *_NOTED))}" if word else ""
+        raise Unreadable(token.place, f"expected a statement, found {token}{advice}")
 
 
 def _create(cursor: Cursor) -> Iterator[Statement]:
@@ -196,3 +197,21 @@ def _set(cursor: Cursor) -> Statement:
     if token.kind not in ("text", "number", "word"):
         cursor.fail(f"expected the value of {key}, found {token}")
     return SetGlobal(place, key.lower(), cursor.take().text)
+
+
+def read_tokens(text: str) -> list[Token]:
+    return list(tokens(_without_delimiters(text), SINGLESTORE))
+
+
+def _without_delimiters(text: str) -> str:
+    """`DELIMITER //` is for a client that cuts texts at it; every place stays where it is."""
+    delimiters = list(_DELIMITER.finditer(text))
+    for one, after in zip(delimiters, [*delimiters[1:], None], strict=False):
+        begin, end = one.end(), after.start() if after else len(text)
+        sign = one[1]
+        part = text[begin:end]
+        if sign != ";":
+            ending = ";" + " " * (len(sign) - 1)
+            part = re.sub(rf"{re.escape(sign)}(?=[ \t\r]*$)", ending, part, flags=re.MULTILINE)
+        text = f"{text[: one.start()]}{' ' * (one.end() - one.start())}{part}{text[end:]}"
+    return text

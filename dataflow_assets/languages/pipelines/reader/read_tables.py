@@ -21,7 +21,7 @@ _MOST_DIGITS = 38
 
 
 def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
-    """Behind CREATE [ROWSTORE ...] TABLE: the table, and what is left out of it."""
+    """Reads on after CREATE [ROWSTORE ...] TABLE: the table, and what is left out of it."""
     place = cursor.place
     exists = cursor.takes("IF", "NOT", "EXISTS")
     name = plain_name(cursor, "a table")
@@ -33,8 +33,8 @@ def read_table(cursor: Cursor) -> tuple[CreateTable, tuple[Noted, ...]]:
         if not key and cursor.takes("PRIMARY", "KEY"):
             key = cursor.list_of(lambda it: read_name(it, "a column"))
         else:
-            found = _entry(cursor, notes)
-            columns += [found] if found else []
+            entry = _entry(cursor, notes)
+            columns += [entry] if entry else []
         if not cursor.takes(","):
             break
     cursor.expect(")")
@@ -72,11 +72,11 @@ def read_column_definition(cursor: Cursor) -> PipelineColumnDefinition:
     """`name type ...`, or `name AS expression PERSISTED type`."""
     name = read_name(cursor, "a column")
     if cursor.takes("AS"):
-        made = read_expression(cursor)
+        computed = read_expression(cursor)
         if not cursor.takes("PERSISTED"):
             cursor.fail("expected PERSISTED and a type behind the expression of a computed column")
         kind = read_type(cursor)
-        return PipelineColumnDefinition(name, kind, nullable=_attributes(cursor), computed=made)
+        return PipelineColumnDefinition(name, kind, nullable=_attributes(cursor), computed=computed)
     kind = read_type(cursor)
     return PipelineColumnDefinition(name, kind, nullable=_attributes(cursor))
 
@@ -153,9 +153,9 @@ def read_index(cursor: Cursor) -> CreateIndex:
 
 def plain_name(cursor: Cursor, what: str) -> PipelineName:
     """A name; the database in front of it is not the target's, and so a finding."""
-    found = read_name(cursor, what)
+    name = read_name(cursor, what)
     if cursor.sees("."):
         cursor.fail(
             f"a database in front of {what[2:]} is not supported: the target says where tables are"
         )
-    return found
+    return name

@@ -32,7 +32,11 @@ _OWN = ("upsertMode", "rawMode", "autoCreateTable", "columns", "deleteMode", "en
 
 
 def sink(
-    target: PipelineTarget, name: str, table: PipelineTable, told: Mapping[str, str], notes: Notes
+    target: PipelineTarget,
+    name: str,
+    table: PipelineTable,
+    description: Mapping[str, str],
+    notes: Notes,
 ) -> Sink | None:
     """The sink; None where `notes` has got the reason.
 
@@ -40,8 +44,8 @@ def sink(
     """
     document = _document(target, name)
     before = len(notes.findings)
-    given = document.get(*target.base) or {}
-    for key in given:
+    config = document.get(*target.base) or {}
+    for key in config:
         if key in _OWN:
             message = "must be left out: the file says what its tables are like"
             notes.findings.append(document.finding((*target.base, key), message, key=True))
@@ -50,19 +54,19 @@ def sink(
     if found is None or len(notes.findings) > before:
         return None
     fields = {key: getattr(found, key) for key in found.model_fields_set}
-    own: Mapping[str, Any] = told if target.system in MONITORS else {}
+    own: Mapping[str, Any] = description if target.system in MONITORS else {}
     if target.system == "iceberg":
         own = {"auto_create_table": True}
     if table.key:
         own = {**own, "upsert_mode": True, "conflict_key": table.key}
-    made = _SINKS[target.system](**{**fields, **own, "definition": table})
+    built = _SINKS[target.system](**{**fields, **own, "definition": table})
     try:
-        made.address()
+        built.address()
     except (DataflowError, ValueError, LookupError) as error:
         message = f"does not say where it points: {error}"
         notes.findings.append(document.finding(target.base, message))
         return None
-    return made
+    return built
 
 
 def _document(target: PipelineTarget, name: str) -> Document:

@@ -22,11 +22,11 @@ from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.common.statements import lines
 from dataflow_assets.languages.common.tokens import Place
-from dataflow_assets.languages.pipelines.kinesis.source import PipelineKinesisSource
 from dataflow_assets.languages.pipelines.reader.connect_source import connect_source
 from dataflow_assets.languages.pipelines.reader.options import CLASSES, KEYS, MASK, PLUGINS, SPOOL
 from dataflow_assets.languages.pipelines.reader.syntax import Json, PipelineOptions
 from dataflow_assets.languages.pipelines.rows.rows import Envelope
+from dataflow_assets.languages.pipelines.sources import PipelineKinesisSource
 from dataflow_assets.secrets import is_secret
 
 _FIELDS = {
@@ -50,7 +50,7 @@ _NAMED = re.compile(r"""([\w.-]+\s*=\s*)("[^"]*"|'[^']*'|[^&;,\s]+)""")
 
 @dataclass(frozen=True)
 class Connected:
-    """What a pipeline reads."""
+    """The source of a pipeline."""
 
     source: Source
     envelope: Envelope | None
@@ -66,10 +66,10 @@ def connect(file: str, begin: Place, options: PipelineOptions, notes: Notes) -> 
     where, found = (document, "connector.class"), values.get("connector.class")
     if not notes.require(where, found, "the class of the connector"):
         return None
-    given = frozenset(options.credentials.values) if options.credentials else frozenset()
-    shown = mask_secrets(values, given)
+    credentials = frozenset(options.credentials.values) if options.credentials else frozenset()
+    shown = mask_secrets(values, credentials)
     if found not in CLASSES:
-        source = connect_source(document, given, _seconds(options), notes)
+        source = connect_source(document, credentials, _seconds(options), notes)
         return Connected(source, None, shown) if source else None
     before = len(notes.findings)
     for key in values:
@@ -106,8 +106,8 @@ def mask_secrets(values: Mapping[str, str], credentials: Collection[str] = ()) -
 
 def _open(value: str) -> str:
     """A value without a login, and without passwords that it names, as URLs do."""
-    named = _NAMED.sub(lambda one: one[1] + MASK if is_secret(one[1]) else one[0], value)
-    return _LOGIN.sub(f"://{MASK}@", named)
+    shown = _NAMED.sub(lambda one: one[1] + MASK if is_secret(one[1]) else one[0], value)
+    return _LOGIN.sub(f"://{MASK}@", shown)
 
 
 def _document(file: str, begin: Place, options: PipelineOptions) -> Document:
@@ -135,36 +135,36 @@ def _check_secrets(file: str, config: Json | None, notes: Notes) -> None:
 
 
 def _check_key(key: str, document: Document, notes: Notes) -> None:
-    found = entry(key, KEYS)
-    if found is None:
-        known = suggest(key, [one.name for one in KEYS if one.verdict == "used"])
-        advice = f"; {known}" if known.startswith("did") else ""
+    key_entry = entry(key, KEYS)
+    if key_entry is None:
+        likely_name = suggest(key, [one.name for one in KEYS if one.verdict == "used"])
+        advice = f"; {likely_name}" if likely_name.startswith("did") else ""
         notes.note((document, key), f"has no effect: it is not known here{advice}")
-    elif found.verdict == "refused":
-        notes.wrong((document, key), found.says, key=True)
-    elif found.verdict == "note":
-        notes.note((document, key), found.says)
-    elif found.verdict == "ignored":
+    elif key_entry.verdict == "refused":
+        notes.wrong((document, key), key_entry.says, key=True)
+    elif key_entry.verdict == "note":
+        notes.note((document, key), key_entry.says)
+    elif key_entry.verdict == "ignored":
         notes.idle((document, key))
 
 
 def _settings(document: Document, notes: Notes) -> dict[str, Any]:
-    given: dict[str, Any] = {"envelope": True}
+    fields: dict[str, Any] = {"envelope": True}
     for key, name in _FIELDS.items():
         if key not in document.value:
             continue
         where: Where = (document, key)
         text = str(document.value[key])
         if is_secret(key):
-            given |= field_or_reference(name, text, where, notes)
+            fields |= field_or_reference(name, text, where, notes)
         elif mentions(text):
             notes.wrong(where, "a reference is supported for secrets only")
         else:
-            given[name] = text
-    position = given.get("starting_position", _POSITIONS[0])
+            fields[name] = text
+    position = fields.get("starting_position", _POSITIONS[0])
     if position not in _POSITIONS:
         notes.wrong((document, "kinesis.position"), suggest(position, _POSITIONS))
-    return given
+    return fields
 
 
 def _seconds(options: PipelineOptions) -> int:

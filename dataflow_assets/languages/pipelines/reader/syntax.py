@@ -1,4 +1,4 @@
-"""What the statements of a file say, each with its place."""
+"""The statements of a file, each with its place."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """What CREATE PIPELINE and ALTER PIPELINE SET may say; None where nothing is said."""
+    """The options of CREATE PIPELINE and ALTER PIPELINE SET; None where one is not set."""
 
     config: Json | None = None
     credentials: Json | None = None

@@ -36,13 +36,12 @@ BATCH: Scope = {one.name: Reference(one.name, one.type.kind == "json") for one i
 
 @dataclass(frozen=True)
 class PipelineNames:
-    """How a target spells the names of a file."""
+    """Spells the names of a file as a target does."""
 
     folds: bool
     """True: in small letters, as PostgreSQL reads a name without quotes."""
 
     def of(self, name: str) -> str:
-        """A name as the target has it."""
         return name.lower() if self.folds else name
 
 
@@ -72,15 +71,15 @@ def _column(
     name = names.of(column.name.text)
     if column.computed is None:
         return PipelineColumn(name, column.type, column.nullable)
-    made = bound(column.computed, plain)
+    expression = bound(column.computed, plain)
     if column.type.kind in _MOMENTS:
         message = f"a computed column of {column.type} is not supported: compute a VARCHAR"
         raise Unreadable(column.name.place, message)
-    if column.type.kind == "json" and not is_json(made):
+    if column.type.kind == "json" and not is_json(expression):
         message = "a computed column of JSON must be made by :: or JSON_EXTRACT_JSON"
         raise Unreadable(column.name.place, message)
     kind = TEXT if column.type.kind == "text" else column.type
-    return PipelineColumn(name, kind, computed=made)
+    return PipelineColumn(name, kind, computed=expression)
 
 
 def mapped_row(
@@ -109,31 +108,31 @@ def _map(one: syntax.Mapped, table: PipelineTable) -> PipelineOutput:
     if first.lower() not in BATCH:
         message = f"no part {first} in what is delivered; {suggest(first, BATCH)}"
         raise Unreadable(one.column.place, message)
-    found: Expression = BATCH[first.lower()]
+    extract: Expression = BATCH[first.lower()]
     if rest:
         form: Form = "JSON" if column.type.kind == "json" else "STRING"
-        found = Extract(form, found, tuple(rest))
-    return _output(column, found)
+        extract = Extract(form, extract, tuple(rest))
+    return _output(column, extract)
 
 
 def inserted_row(
     insert: syntax.PipelineInsert, batch: Scope, declared: DeclaredTable, table: PipelineTable
 ) -> PipelineRow:
     """The row of INSERT INTO ... SELECT. Raises Unreadable."""
-    wanted = (
+    columns = (
         [_insertable_column(one, table) for one in insert.columns]
         if insert.columns
         else list(table.insertable_columns)
     )
-    if len(wanted) != len(insert.selected):
+    if len(columns) != len(insert.selected):
         message = (
             f"the SELECT has {len(insert.selected)} columns, and {declared.name} takes "
-            f"{len(wanted)}: {', '.join(one.name for one in wanted)}"
+            f"{len(columns)}: {', '.join(one.name for one in columns)}"
         )
         raise Unreadable(insert.place, message)
     outputs = [
         _output(column, bound(node, batch))
-        for column, node in zip(wanted, insert.selected, strict=True)
+        for column, node in zip(columns, insert.selected, strict=True)
     ]
     _check_key(insert, [one.name for one in outputs], declared, table)
     return PipelineRow(_complete(outputs, table))
@@ -153,8 +152,8 @@ def _check_key(
         message = f"ON DUPLICATE KEY UPDATE needs a PRIMARY KEY of {declared.name}"
         raise Unreadable(insert.place, message)
     others = [one.name for one in table.insertable_columns if one.name not in table.key]
-    said = sorted(name.text.lower() for name in updated or ())
-    if said != sorted(name.lower() for name in others):
+    names = sorted(name.text.lower() for name in updated or ())
+    if names != sorted(name.lower() for name in others):
         clause = ", ".join(f"{name} = VALUES({name})" for name in others)
         message = f"{declared.name} has a PRIMARY KEY, by which rows replace each other"
         raise Unreadable(insert.place, f"{message}: write ON DUPLICATE KEY UPDATE {clause}")
@@ -167,31 +166,31 @@ def batch_scope(
     columns: Sequence[syntax.PipelineColumnDefinition], mapped: Sequence[syntax.Mapped]
 ) -> Scope:
     """The columns of a procedure's batch: by FORMAT, else in the order of topic, id, record."""
-    found: dict[str, Reference] = {}
+    scope: dict[str, Reference] = {}
     paths = {one.column.text.lower(): one for one in mapped}
     for at, column in enumerate(columns):
         name = column.name.text.lower()
-        said = paths.get(name)
-        if mapped and said is None:
+        json_path = paths.get(name)
+        if mapped and json_path is None:
             message = f"FORMAT does not fill {column.name.text}, a column of the batch"
             raise Unreadable(column.name.place, message)
-        path = said.path if said else ([*BATCH][at] if at < len(BATCH) else name,)
+        path = json_path.path if json_path else ([*BATCH][at] if at < len(BATCH) else name,)
         if len(path) > 1 or path[0].lower() not in BATCH:
             message = f"{column.name.text} must be topic, id or record as a whole"
-            raise Unreadable(said.column.place if said else column.name.place, message)
+            raise Unreadable(json_path.column.place if json_path else column.name.place, message)
         delivered = BATCH[path[0].lower()]
         if delivered.is_json != (column.type.kind == "json"):
             kind = "JSON" if delivered.is_json else "a text"
             raise Unreadable(column.name.place, f"{path[0]} is {kind}, and not {column.type}")
-        found[name] = delivered
-    return found
+        scope[name] = delivered
+    return scope
 
 
 def _insertable_column(name: syntax.PipelineName, table: PipelineTable) -> PipelineColumn:
     column = table.find(name.text)
-    known = [one.name for one in table.insertable_columns]
+    names = [one.name for one in table.insertable_columns]
     if column is None:
-        raise Unreadable(name.place, f"no column {name.text}; {suggest(name.text, known)}")
+        raise Unreadable(name.place, f"no column {name.text}; {suggest(name.text, names)}")
     if column.computed is not None:
         raise Unreadable(name.place, f"{name.text} is computed: it cannot be filled")
     return column

@@ -79,16 +79,16 @@ def compile_expression(expression: Expression) -> Evaluate:
     if isinstance(expression, PipelineConstant):
         value = expression.value
         return lambda _: value
-    given = compile_expression(expression.given)
+    inner = compile_expression(expression.given)
     if isinstance(expression, FromBase64):
-        return lambda row: decode_base64(given(row))
+        return lambda row: decode_base64(inner(row))
     read = _FORMS[expression.form]
     path, of_json = expression.path, is_json(expression.given)
 
     def extract(row: Mapping[str, Any]) -> Any:
-        value = given(row)
-        found = value_at(value if of_json else _parse(value), path)
-        return None if found is None else read(found)
+        value = inner(row)
+        member = value_at(value if of_json else _parse(value), path)
+        return None if member is None else read(member)
 
     return extract
 
@@ -113,10 +113,10 @@ def _write(value: Any) -> str | None:
 
 
 def _read(value: Any) -> Any:
-    found = _parse(value)
-    if found is None and value not in (None, "null"):
+    parsed = _parse(value)
+    if parsed is None and value not in (None, "null"):
         raise ValueError("a text is not JSON")
-    return found
+    return parsed
 
 
 def decode_base64(value: Any) -> str | None:
@@ -133,15 +133,15 @@ def _parse(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        found = parse(value.encode())
+        parsed = parse(value.encode())
     except (RejectedRecord, UnicodeEncodeError):
         return None
-    return None if isinstance(found, NotJson) else found
+    return None if isinstance(parsed, NotJson) else parsed
 
 
 def _bigint(value: Any) -> int | None:
-    found = number(value)
-    return None if found is None else whole(found)
+    exact = number(value)
+    return None if exact is None else whole(exact)
 
 
 _FORMS: Mapping[Form, Callable[[Any], Any]] = {

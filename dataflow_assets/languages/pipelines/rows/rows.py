@@ -33,7 +33,7 @@ class PipelineOutput:
 
 @dataclass(frozen=True)
 class Envelope:
-    """How a message of a source becomes `topic`, `id` and `record`.
+    """Builds `topic`, `id` and `record` from a message of a source.
 
     The message itself is the record; its id consists of some of its keys.
     """
@@ -106,16 +106,16 @@ def _deliver(envelope: Envelope | None, body: Any) -> dict[str, Any]:
 
 def _value(output: PipelineOutput, make: Evaluate, row: Mapping[str, Any]) -> Any:
     try:
-        found = make(row)
+        result = make(row)
     except ValueError as error:
         raise RejectedRecord("step", f"column {output.name}: {error}") from None
-    if found is None and not output.nullable:
+    if result is None and not output.nullable:
         message = (
             f"column {output.name} is NOT NULL, and the record has no value for it: declare the "
             "column without NOT NULL, or keep such records apart with SKIP ALL ERRORS"
         )
         raise RejectedRecord("step", message)
-    return found
+    return result
 
 
 def _derive(make: Evaluate, row: Mapping[str, Any]) -> Any:

@@ -48,16 +48,13 @@ class PipelineTable:
 
     @property
     def insertable_columns(self) -> tuple[PipelineColumn, ...]:
-        """The columns that rows bring with them."""
         return tuple(one for one in self.columns if one.computed is None)
 
     @property
     def computed_columns(self) -> tuple[PipelineColumn, ...]:
-        """The columns that are computed from others."""
         return tuple(one for one in self.columns if one.computed is not None)
 
     def find(self, name: str) -> PipelineColumn | None:
-        """A column by its name, in any case."""
         return next((one for one in self.columns if one.name.lower() == name.lower()), None)
 
 

@@ -101,30 +101,30 @@ def whole(value: Decimal) -> int | None:
     """Rounded half away from zero; None beyond 64 bits."""
     if value.adjusted() > 20:
         return None
-    found = int(value.quantize(Decimal(1), ROUND_HALF_UP)) if value.adjusted() >= -1 else 0
-    return found if -BIGGEST - 1 <= found <= BIGGEST else None
+    rounded = int(value.quantize(Decimal(1), ROUND_HALF_UP)) if value.adjusted() >= -1 else 0
+    return rounded if -BIGGEST - 1 <= rounded <= BIGGEST else None
 
 
 def _numeric(value: Any, kind: PipelineType) -> Decimal:
-    found = number(value)
-    if found is None:
+    exact = number(value)
+    if exact is None:
         raise ValueError(f"{_describe(value)} is not a number, as {kind} needs one")
-    return found
+    return exact
 
 
 def _integer(value: Any, kind: PipelineType) -> int:
-    found = whole(_numeric(value, kind))
+    rounded = whole(_numeric(value, kind))
     half = 1 << (kind.bits - 1)
-    if found is None or not -half <= found < half:
+    if rounded is None or not -half <= rounded < half:
         raise ValueError(f"a number is beyond the range of {kind}")
-    return found
+    return rounded
 
 
 def _double(value: Any, kind: PipelineType) -> Decimal:
-    found = _numeric(value, kind)
-    if abs(found) >= _MOST:
+    exact = _numeric(value, kind)
+    if abs(exact) >= _MOST:
         raise ValueError(f"a number is beyond the range of {kind}")
-    return found
+    return exact
 
 
 def _decimal(value: Any, kind: PipelineType) -> Decimal:

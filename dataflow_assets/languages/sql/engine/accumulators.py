@@ -1,4 +1,4 @@
-"""How each aggregate is kept up to date by rows that come and go."""
+"""Keeps each aggregate up to date by rows that come and go."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Extreme(FlinkKept):
         return [None]
 
     def add(self, kept: list[Any], value: Any, times: int) -> None:  # noqa: ARG002
-        known = kept[0]
-        if known is None or (value < known if self._least else value > known):
+        values = kept[0]
+        if values is None or (value < values if self._least else value > values):
             kept[0] = value
 
     @override
@@ -84,9 +84,9 @@ class Extremes(FlinkKept):
         """Counted; the pairs become a mapping until they are written."""
         if isinstance(kept[0], list):
             kept[0] = dict(kept[0])
-        found = kept[0].get(value, 0) + times
-        if found > 0:
-            kept[0][value] = found
+        count = kept[0].get(value, 0) + times
+        if count > 0:
+            kept[0][value] = count
         else:
             kept[0].pop(value, None)
 
@@ -128,18 +128,18 @@ class Only(FlinkKept):
 
     @override
     def merge(self, kept: list[Any], folded: list[Any], times: int) -> None:
-        found = dict(kept[0])
+        merged = dict(kept[0])
         for row, number in folded[0]:
-            found[row] = found.get(row, 0) + number * times
-        kept[0] = [[one, number] for one, number in sorted(found.items()) if number > 0]
+            merged[row] = merged.get(row, 0) + number * times
+        kept[0] = [[one, number] for one, number in sorted(merged.items()) if number > 0]
 
     def result(self, kept: list[Any]) -> Any:
         return self._value(unpack(kept[0][0][0])) if kept[0] else None
 
 
 def _count_values(groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
-    found: list[dict[Any, int]] = [{} for _ in range(count)]
+    counts: list[dict[Any, int]] = [{} for _ in range(count)]
     for group, value, number in zip(groups.tolist(), values, times.tolist(), strict=True):
         if value is not None:
-            found[group][value] = found[group].get(value, 0) + number
-    return [[sorted(pair for pair in one.items() if pair[1])] for one in found]
+            counts[group][value] = counts[group].get(value, 0) + number
+    return [[sorted(pair for pair in one.items() if pair[1])] for one in counts]

@@ -36,7 +36,7 @@ class Aggregate:
         return self.name == "COUNT" and not self.distinct
 
     def over(self, expressions: Iterator[Expression]) -> Aggregate:
-        """The same with the next expressions in place of its own."""
+        """Returns the aggregate with the next expressions in place of its own."""
         argument = None if self.argument is None else next(expressions)
         condition = None if self.condition is None else next(expressions)
         return replace(self, argument=argument, condition=condition)

@@ -18,7 +18,7 @@ from dataflow_assets.records.record import Record
 
 
 class Arrived(NamedTuple):
-    """What came of a change of a row."""
+    """The result of a change of a row."""
 
     key: bytes | None
     """Of a table with a PRIMARY KEY."""
@@ -29,7 +29,7 @@ class Arrived(NamedTuple):
 
 
 class ArrivedTogether(NamedTuple):
-    """What came of the changes of many messages."""
+    """The results of the changes of many messages."""
 
     keys: Sequence[bytes] | None
     """As in Arrived, change by change."""
@@ -58,7 +58,7 @@ class PrimaryKey:
         return self._codec.pack(values)
 
     def together(self, rows: FlinkColumns) -> list[bytes]:
-        """Of many rows. Raises ValueError where a column of one is null."""
+        """Returns the keys of many rows. Raises ValueError where a column of one is null."""
         columns = [rows.values[at] for at in self._places]
         if any(None in one for one in columns):
             raise ValueError("a column of the PRIMARY KEY is null")
@@ -91,30 +91,30 @@ class Arrivals:
         return Arrived(key, [pack(one) for one in seen if one is not None], gone)
 
     def together(self, given: FlinkMessages) -> ArrivedTogether:
-        """The same of many messages.
+        """Reads many messages at once.
 
         Raises an error of any kind where one of the messages is to be looked at by itself.
         """
-        found = self._input.together(given)
-        rows, owners = self._rows.together(found.rows)
+        read = self._input.together(given)
+        rows, owners = self._rows.together(read.rows)
         seen = self._intake.together(rows)
         if self._key is None:
-            gone, _ = self._rows.together(found.gone)
+            gone, _ = self._rows.together(read.gone)
             return ArrivedTogether(None, seen, self._intake.together(gone), ())
-        if rows is not found.rows:
-            seen = self._of_owners(seen, owners, found.rows.count)
-        keys = self._key.together(found.rows)
-        if found.gone_places:
-            places, count = [*found.places, *found.gone_places], len(found.owners)
-            keys += self._key.together(found.gone)
-            keys, seen = spread_out(keys, places, count), spread_out(seen, found.places, count)
-        return ArrivedTogether(keys, seen, (), found.owners)
+        if rows is not read.rows:
+            seen = self._of_owners(seen, owners, read.rows.count)
+        keys = self._key.together(read.rows)
+        if read.gone_places:
+            places, count = [*read.places, *read.gone_places], len(read.owners)
+            keys += self._key.together(read.gone)
+            keys, seen = spread_out(keys, places, count), spread_out(seen, read.places, count)
+        return ArrivedTogether(keys, seen, (), read.owners)
 
     def _of_owners(
         self, seen: Sequence[bytes | None], owners: Sequence[int], count: int
     ) -> list[bytes | None]:
-        found: list[list[bytes]] = [[] for _ in range(count)]
+        by_owner: list[list[bytes]] = [[] for _ in range(count)]
         for at, one in zip(owners, seen, strict=True):
             if one is not None:
-                found[at].append(one)
-        return [self._kept(one) for one in found]
+                by_owner[at].append(one)
+        return [self._kept(one) for one in by_owner]

@@ -179,5 +179,4 @@ def _cast_nested(given: FlinkType, wanted: FlinkType, zone: ZoneInfo) -> Cast | 
 
 
 def or_null(change: Cast) -> Cast:
-    """The same also of null, which stays null."""
     return lambda value: None if value is None else change(value)

@@ -37,12 +37,12 @@ def changes(
 
 def concatenate(parts: Iterable[pa.Table]) -> pa.Table:
     """Changes of one table in their order."""
-    found = pa.concat_tables([NONE, *parts])
-    return found.combine_chunks()
+    table = pa.concat_tables([NONE, *parts])
+    return table.combine_chunks()
 
 
 def latest(given: pa.Table) -> pa.Table:
-    """Of each key the change with the highest number, of these the last."""
+    """Keeps the change with the highest number of each key, of equal ones the last."""
     keys = given["k"].combine_chunks().dictionary_encode()
     if len(keys.dictionary) == given.num_rows:
         return given
@@ -55,8 +55,8 @@ def latest(given: pa.Table) -> pa.Table:
 
 def added_up(given: pa.Table) -> pa.Table:
     """Changes that are equal together, and how many times they come in all."""
-    found = given.group_by(["k", "x"], use_threads=False).aggregate([("n", "sum")])
-    return found.rename_columns(SCHEMA.names)
+    sums = given.group_by(["k", "x"], use_threads=False).aggregate([("n", "sum")])
+    return sums.rename_columns(SCHEMA.names)
 
 
 def without_zeros(given: pa.Table) -> pa.Table:

@@ -45,7 +45,7 @@ def take_places(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
 
 def spread_out(values: Sequence[Any], places: Sequence[int], count: int) -> list[Any]:
     """Values at their places among so many; None elsewhere."""
-    found: list[Any] = [None] * count
+    spread: list[Any] = [None] * count
     for at, value in zip(places, values, strict=True):
-        found[at] = value
-    return found
+        spread[at] = value
+    return spread

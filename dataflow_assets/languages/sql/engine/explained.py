@@ -1,4 +1,4 @@
-"""What a query does, in lines for people: read, kept, merged, written. Asset pages show it."""
+"""Describes a query in lines for people, for asset pages: read, kept, merged, written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataflow_assets.languages.sql.engine.bytes.layout import ChangeLayout
 from dataflow_assets.languages.sql.engine.expressions import (
     CastTo,
     Expression,
-    FlinkCall,
     FlinkColumn,
     FlinkConstant,
     FlinkMember,
@@ -78,7 +77,7 @@ def _merge(made: ViewPlan, names: list[str]) -> Iterator[str]:
 
 def _union(tables: Sequence[TableRows]) -> Generator[str, None, list[str]]:
     """The tables of a UNION ALL; gives the names of the columns of their rows."""
-    found: list[str] = []
+    texts: list[str] = []
     for table in tables:
         names = [one.name for one in table.cells]
         yield f"read     {', '.join(map(_cell, table.cells))}"
@@ -89,8 +88,8 @@ def _union(tables: Sequence[TableRows]) -> Generator[str, None, list[str]]:
             yield f"where    {text(table.where, names)}"
         selected = [text(one, names) for one in table.selected or ()]
         yield f"union    {', '.join(selected)}"
-        found = found or [_short(one, f"${at}") for at, one in enumerate(selected)]
-    return found
+        texts = texts or [_short(one, f"${at}") for at, one in enumerate(selected)]
+    return texts
 
 
 def _cell(cell: Cell) -> str:
@@ -110,11 +109,11 @@ def _unnest(unnest: Unnest, names: list[str]) -> Iterator[str]:
     yield from _parts(unnest.shared, names)
     if unnest.where is not None:
         yield f"where    {text(unnest.where, names)}"
-    said = _short(text(unnest.given, names), "items")
+    items = _short(text(unnest.given, names), "items")
     join = "LEFT JOIN UNNEST" if unnest.outer else "UNNEST"
     yield f"unnest   {join}({text(unnest.given, names)})"
     more = (*item_names(unnest.given.type), "number")
-    names[unnest.at : unnest.at] = [f"{said}.{one}" for one in more]
+    names[unnest.at : unnest.at] = [f"{items}.{one}" for one in more]
 
 
 def _seconds(millis: int) -> str:
@@ -134,14 +133,14 @@ def _stage(number: int, stage: FlinkStage, names: Sequence[str]) -> Iterator[str
     keys = ", ".join(text(one, names) for one in stage.keys) or "all rows"
     if isinstance(stage, Ranking):
         order = ", ".join(_order(stage, at, names) for at in range(len(stage.order)))
-        said = f"number   the first {stage.most} of {keys}, by {order}"
+        sentence = f"number   the first {stage.most} of {keys}, by {order}"
     else:
         calls = ", ".join(_call(one, names) for one in stage.calls)
-        said = f"group    {keys}" + (f": {calls}" if calls else "")
+        sentence = f"group    {keys}" + (f": {calls}" if calls else "")
     changed = "rows come and go" if stage.retracts else "rows only come"
     if stage.window is not None:
         changed = "final with the window"
-    yield f"{said} ({changed}): state `groups-{number}`"
+    yield f"{sentence} ({changed}): state `groups-{number}`"
 
 
 def _order(stage: Ranking, at: int, names: Sequence[str]) -> str:
@@ -152,7 +151,6 @@ def _order(stage: Ranking, at: int, names: Sequence[str]) -> str:
 
 
 def _names(stage: FlinkStage, names: Sequence[str]) -> Iterator[str]:
-    """The columns of what a stage passes on."""
     yield from (text(one, names) for one in stage.keys)
     yield from (_call(one, names) for one in stage.calls)
     if isinstance(stage, Ranking):
@@ -161,12 +159,12 @@ def _names(stage: FlinkStage, names: Sequence[str]) -> Iterator[str]:
 
 def _call(call: Aggregate, names: Sequence[str]) -> str:
     """An aggregate as it is written; a column of rows that are numbered is that column."""
-    given = "*" if call.argument is None else text(call.argument, names)
+    argument = "*" if call.argument is None else text(call.argument, names)
     if call.name in ("ROW_NUMBER", ONLY):
-        return given
+        return argument
     distinct = "DISTINCT " if call.distinct else ""
     condition = f" FILTER (WHERE {text(call.condition, names)})" if call.condition else ""
-    return f"{call.name}({distinct}{given}){condition}"
+    return f"{call.name}({distinct}{argument}){condition}"
 
 
 def _write(
@@ -209,14 +207,10 @@ def text(expression: Expression, names: Sequence[str]) -> str:
     if isinstance(expression, CastTo):
         name = "TRY_CAST" if expression.tries else "CAST"
         return f"{name}({text(expression.given, names)} AS {expression.type})"
-    return _function(expression, names)
-
-
-def _function(call: FlinkCall, names: Sequence[str]) -> str:
-    given = [text(one, names) for one in call.arguments]
-    if call.name in _BETWEEN and len(given) > 1:
-        return f"({f' {call.name} '.join(given)})"
-    return f"{call.name}({', '.join(given)})"
+    arguments = [text(one, names) for one in expression.arguments]
+    if expression.name in _BETWEEN and len(arguments) > 1:
+        return f"({f' {expression.name} '.join(arguments)})"
+    return f"{expression.name}({', '.join(arguments)})"
 
 
 def _constant(constant: FlinkConstant) -> str:

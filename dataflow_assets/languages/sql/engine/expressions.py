@@ -68,7 +68,7 @@ class FlinkMember:
 
 @dataclass(frozen=True)
 class Shared:
-    """What is computed once for a row, by its number."""
+    """Expressions that are computed once for a row, by their numbers."""
 
     type: FlinkType
     at: int
@@ -134,49 +134,44 @@ def over_others(
     expressions: Sequence[Expression], columns: Mapping[int, Expression]
 ) -> tuple[Expression, ...]:
     """Expressions with something else in place of each column, by its place."""
-    known: dict[int, Expression] = {}  # a part that several have is looked at once
+    results: dict[int, Expression] = {}  # a part that several have is looked at once
 
-    def made(one: Expression) -> Expression:
-        if id(one) not in known:
-            known[id(one)] = _over_others(one, columns, made)
-        return known[id(one)]
+    def replace_columns(one: Expression) -> Expression:
+        if isinstance(one, FlinkColumn):
+            return columns[one.at]
+        if id(one) not in results:
+            results[id(one)] = one
+            if isinstance(one, FlinkCall):
+                inner = tuple(map(replace_columns, one.arguments))
+                results[id(one)] = replace(one, arguments=inner)
+            elif isinstance(one, CastTo | FlinkMember):
+                results[id(one)] = replace(one, given=replace_columns(one.given))
+        return results[id(one)]
 
-    return tuple(map(made, expressions))
-
-
-def _over_others(
-    one: Expression,
-    columns: Mapping[int, Expression],
-    made: Callable[[Expression], Expression],
-) -> Expression:
-    if isinstance(one, FlinkColumn):
-        return columns[one.at]
-    if isinstance(one, FlinkCall):
-        return replace(one, arguments=tuple(map(made, one.arguments)))
-    return replace(one, given=made(one.given)) if isinstance(one, CastTo | FlinkMember) else one
+    return tuple(map(replace_columns, expressions))
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
-    """What must hold, each by itself; as often as views use it, as plans of stored states have it.
+    """Splits a condition at AND; as often as views use a part, as plans of stored states have it.
 
     Of views over views that may be exponentially often: of very many parts each is there once.
     """
-    found = _unfold(condition, once=False)
-    return tuple(found if len(found) <= _UNFOLDED else _unfold(condition, once=True))
+    terms = _unfold(condition, once=False)
+    return tuple(terms if len(terms) <= _UNFOLDED else _unfold(condition, once=True))
 
 
 def _unfold(condition: Expression | None, *, once: bool) -> list[Expression]:
-    found: list[Expression] = []
+    terms: list[Expression] = []
     seen: set[int] = set()
     waiting = [] if condition is None else [condition]
-    while waiting and (once or len(found) <= _UNFOLDED):
+    while waiting and (once or len(terms) <= _UNFOLDED):
         one = waiting.pop()
         if not isinstance(one, FlinkCall) or one.name != "AND":
-            found.append(one)
+            terms.append(one)
         elif not once or id(one) not in seen:
             seen.add(id(one))
             waiting += reversed(one.arguments)
-    return found
+    return terms
 
 
 def conjunction(conditions: Sequence[Expression]) -> Expression | None:
@@ -195,11 +190,11 @@ def lasting(expression: Expression) -> bool:
 def program(
     shared: Sequence[Expression], environment: Environment
 ) -> Callable[[Expression], Evaluate]:
-    """What compiles the expressions of one query: what they share is computed once for a row."""
-    made: list[Evaluate] = []
+    """Returns a compiler of a query's expressions: shared parts are computed once for a row."""
+    built: list[Evaluate] = []
     for one in shared:
-        made.append(_once(compile_expression(one, environment, made)))
-    return lambda expression: compile_expression(expression, environment, made)
+        built.append(_once(compile_expression(one, environment, built)))
+    return lambda expression: compile_expression(expression, environment, built)
 
 
 def _once(inner: Evaluate) -> Evaluate:
@@ -257,8 +252,8 @@ def _call(expression: FlinkCall, inner: Sequence[Evaluate], environment: Environ
     resolved = FUNCTIONS[expression.name].resolve(types, environment)
     run = resolved.call
     if resolved.whole:
-        found: Evaluate = run(*inner)
-        return found
+        evaluate: Evaluate = run(*inner)
+        return evaluate
     if resolved.nulls:
         return lambda row: run(*[one(row) for one in inner])
     last = expression.arguments[-1] if expression.arguments else None

@@ -1,4 +1,4 @@
-"""What a function of the closed list is: its types, its results, and its rows of the reference."""
+"""The model of a function: its types, its results, and its rows of the reference."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.types import FlinkType
 
 Row = Sequence[Any]
 Evaluate = Callable[[Row], Any]
 """From a row to a value. Raises ValueError with a sentence where there is none."""
 _START = datetime(1970, 1, 1, tzinfo=UTC)
+NO_VALUE = (ValueError, OverflowError, ArithmeticError)
+"""What an expression raises for a row for which there is no value."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What the results of functions depend on beside their arguments."""
+    """The values besides arguments that results of functions depend on."""
 
     zone: str = "UTC"
     """`table.local-time-zone`."""
@@ -59,3 +62,11 @@ class Function:
     """SQL and its result as CAST to STRING writes it; None: null."""
     group: str = ""
     """Under which the reference has it."""
+
+
+def holds(condition: Evaluate, row: Row, clause: str) -> bool:
+    """Returns whether it is true. Raises RejectedRecord, which names the clause."""
+    try:
+        return condition(row) is True
+    except NO_VALUE as error:
+        raise RejectedRecord("step", f"{clause}: {error}") from None

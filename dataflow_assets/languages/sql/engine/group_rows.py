@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.expressions import program
-from dataflow_assets.languages.sql.engine.function import Environment, Row
+from dataflow_assets.languages.sql.engine.function import Environment, Row, holds
 from dataflow_assets.languages.sql.engine.merging import Finish, FlinkGroups, Merging, WindowGroups
-from dataflow_assets.languages.sql.engine.no_value import holds
 from dataflow_assets.languages.sql.engine.query_rows import Outputs
 from dataflow_assets.languages.sql.engine.ranking import Ranking, Ranks
-from dataflow_assets.languages.sql.engine.stages import FlinkStage, Intake
+from dataflow_assets.languages.sql.engine.stages import Intake
 from dataflow_assets.languages.sql.engine.values import Codec, pack
 from dataflow_assets.languages.sql.engine.view import ViewPlan
 from dataflow_assets.records.record import encode, parse
@@ -21,7 +20,12 @@ def groups(view: ViewPlan, number: int, environment: Environment) -> Merging:
     if number + 1 == len(view.stages):
         finish = _writer(view, environment)
     else:
-        finish = _passed_on(view.stages[number + 1], environment)
+        intake = Intake(view.stages[number + 1], environment)
+
+        def finish(row: Row) -> bytes | None:
+            seen = intake(row)
+            return None if seen is None else pack(seen)
+
     if isinstance(stage, Ranking):
         return Ranks(stage, _refusing(finish))
     return (FlinkGroups if stage.window is None else WindowGroups)(stage, _refusing(finish))
@@ -40,16 +44,6 @@ def _refusing(finish: Finish) -> Finish:
             raise RejectedRecord("step", reason) from error
 
     return refuse
-
-
-def _passed_on(following: FlinkStage, environment: Environment) -> Finish:
-    intake = Intake(following, environment)
-
-    def finish(row: Row) -> bytes | None:
-        seen = intake(row)
-        return None if seen is None else pack(seen)
-
-    return finish
 
 
 def _writer(view: ViewPlan, environment: Environment) -> Finish:

@@ -26,7 +26,7 @@ Keys = Sequence[Sequence[Any]] | None
 
 @dataclass(frozen=True)
 class Source:
-    """What the records of a table are."""
+    """The records of a table: their layout and columns."""
 
     value: FlinkLayout
     key: FlinkLayout | None
@@ -100,9 +100,9 @@ class Input:
                 return ()
             body = None
         if self._changes is not None:
-            found = self._changes(body)
-            record = self._with_envelope(record, body) if found else record
-            return [row for one, gone in found for row in self._row(record, key, one, gone=gone)]
+            changes = self._changes(body)
+            record = self._with_envelope(record, body) if changes else record
+            return [row for one, gone in changes for row in self._row(record, key, one, gone=gone)]
         if body.__class__ is list and self._takes_arrays:
             return [row for one in body for row in self._row(record, key, one)]
         return self._row(record, key, body)
@@ -149,19 +149,19 @@ class Input:
         metadata: Sequence[Mapping[str, Any]],
     ) -> Together:
         """`messages`: each with its place among those that `keys` and `metadata` are of."""
-        known, found = list(metadata), []
+        own_metadata, changed_rows = list(metadata), []
         for at, body in messages:
             rows = changes(body)
-            found += [(at, *one) for one in rows]
+            changed_rows += [(at, *one) for one in rows]
             if rows and self._reads_envelope:
-                known[at] = {**known[at], **changes.metadata(body)}
-        owners = [at for at, _, _ in found]
+                own_metadata[at] = {**own_metadata[at], **changes.metadata(body)}
+        owners = [at for at, _, _ in changed_rows]
         keys = keys and [[one[at] for at in owners] for one in keys]
-        known = [known[at] for at in owners]
-        come = [n for n, (_, _, gone) in enumerate(found) if not gone]
-        gone = [n for n, (_, _, gone) in enumerate(found) if gone]
+        own_metadata = [own_metadata[at] for at in owners]
+        come = [n for n, (_, _, gone) in enumerate(changed_rows) if not gone]
+        gone = [n for n, (_, _, gone) in enumerate(changed_rows) if gone]
         columns, others = (
-            self._columns(places, [found[n][1] for n in places], keys, known)
+            self._columns(places, [changed_rows[n][1] for n in places], keys, own_metadata)
             for places in (come, gone)
         )
         return Together(columns, come, others, gone, owners)
@@ -184,10 +184,10 @@ class Input:
         if not text:
             raise RejectedRecord("step", "the record has no key, and key.format needs one")
         try:
-            found = self._key(parse(str(text).encode()))
+            key = self._key(parse(str(text).encode()))
         except ValueError as error:
             raise RejectedRecord("step", f"key: {error}") from None
-        return _SKIP if found is None else found
+        return _SKIP if key is None else key
 
     def _values(self, body: Any) -> Sequence[Any] | None:
         try:
@@ -240,7 +240,6 @@ class _Cells:
 
     @property
     def reads_metadata(self) -> bool:
-        """Returns whether a column is metadata of messages."""
         return bool(self._metadata)
 
     def columns(
@@ -250,19 +249,19 @@ class _Cells:
         metadata: Sequence[Mapping[str, Any]],
         count: int,
     ) -> FlinkColumns:
-        """The same of so many records; `bodies`: None of records without values."""
-        found: list[Sequence[Any]] = [[None] * count] * self._width
+        """Returns `count` records as columns; `bodies` is None for records without values."""
+        cells: list[Sequence[Any]] = [[None] * count] * self._width
         values = None if bodies is None else self._values_of(bodies)
         for n, at, key_at in self._of_value:
             if bodies is None or values is None:
-                found[n] = found[n] if key_at is None or key is None else key[key_at]
+                cells[n] = cells[n] if key_at is None or key is None else key[key_at]
             elif key_at is None or key is None:
-                found[n] = values[at]
+                cells[n] = values[at]
             else:
-                found[n] = self._values_of.or_else(bodies, at, values[at], key[key_at])
+                cells[n] = self._values_of.or_else(bodies, at, values[at], key[key_at])
         for n, at in self._of_key:
             assert key is not None  # noqa: S101 - the column is read from it
-            found[n] = key[at]
+            cells[n] = key[at]
         for n, read in self._metadata:
-            found[n] = list(map(read, metadata))
-        return FlinkColumns(count, found)
+            cells[n] = list(map(read, metadata))
+        return FlinkColumns(count, cells)

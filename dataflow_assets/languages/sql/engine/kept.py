@@ -1,4 +1,4 @@
-"""What is kept of an aggregate: a list that msgpack can write.
+"""The state of an aggregate: a list that msgpack can write.
 
 It depends on which rows are there, never on their order.
 """
@@ -15,7 +15,7 @@ from dataflow_assets.languages.sql.engine.changes import Ints
 
 
 class FlinkKept(ABC):
-    """How one aggregate is kept."""
+    """Makes, folds and reads the state of one aggregate."""
 
     @abstractmethod
     def empty(self) -> list[Any]: ...
@@ -39,11 +39,11 @@ class FlinkKept(ABC):
         Returns:
             By the number of the group what `merge` takes.
         """
-        found = [self.empty() for _ in range(count)]
+        folded = [self.empty() for _ in range(count)]
         for group, value, number in zip(groups.tolist(), values, times.tolist(), strict=True):
             if value is not None:
-                self.add(found[group], value, number)
-        return found
+                self.add(folded[group], value, number)
+        return folded
 
     def merge(self, kept: list[Any], folded: list[Any], times: int) -> None:
         """Adds what `fold` has made of rows, so many times."""
@@ -52,7 +52,6 @@ class FlinkKept(ABC):
 
 
 def sums(groups: Ints, count: int, numbers: Ints) -> Ints:
-    """By group the sum of its numbers."""
-    found = np.zeros(count, np.int64)
-    np.add.at(found, groups, numbers)
-    return found
+    totals = np.zeros(count, np.int64)
+    np.add.at(totals, groups, numbers)
+    return totals

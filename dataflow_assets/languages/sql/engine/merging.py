@@ -73,7 +73,7 @@ def sign(before: Sequence[bytes], now: Sequence[bytes]) -> Signed:
 
 @dataclass(frozen=True)
 class FlinkMerged:
-    """What became of keys that have changed."""
+    """The keys that have changed, with their old and new rows."""
 
     puts: pa.Table
     """What is kept from now on."""
@@ -101,7 +101,7 @@ def merge_rows(old: pa.Table, arrived: pa.Table, *, several: bool) -> FlinkMerge
 
 
 def merge_distinct(stage: FlinkStage, old: pa.Table, given: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """How many rows have each value; a value that has come or gone is a change of its group.
+    """Counts the rows of each value; a value that comes or goes changes its group.
 
     Returns:
         What is kept from now on, and changes of the groups of the stage.
@@ -129,8 +129,8 @@ def merge_counted(old: pa.Table, given: pa.Table) -> FlinkMerged:
 def _numbers(old: pa.Table, given: pa.Table) -> tuple[pa.ChunkedArray, Ints, Ints]:
     """Keys that change, how many are kept of each, and how many more there are."""
     counted = added_up(given)
-    known = looked_up(old, counted["k"]).to_pylist()
-    before = np.array([0 if one is None else unpack(one) for one in known], np.int64)
+    old_numbers = looked_up(old, counted["k"]).to_pylist()
+    before = np.array([0 if one is None else unpack(one) for one in old_numbers], np.int64)
     return counted["k"], before, counted["n"].to_numpy()
 
 
@@ -149,7 +149,7 @@ def _of_groups(stage: FlinkStage, keys: Sequence[bytes], signs: Ints) -> pa.Tabl
 
 @dataclass
 class MergedGroups:
-    """What became of the groups of a stage that have changed."""
+    """The groups of a stage that have changed."""
 
     puts: dict[bytes, bytes | None] = field(default_factory=dict)
     """What is kept from now on; None: nothing any more."""
@@ -269,13 +269,13 @@ class WindowGroups(FlinkGroups):
         Returns:
             `rows`: of each group the row that it is.
         """
-        found = MergedGroups()
+        merged = MergedGroups()
         for group, known in ended.items():
             _, _, values = self._read(known)
-            row = super()._row(group, self._results(values), found)
+            row = super()._row(group, self._results(values), merged)
             if row is not None:
-                found.rows.append((group, None, row))
-        return found
+                merged.rows.append((group, None, row))
+        return merged
 
     def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:  # noqa: ARG002
         return None
@@ -287,7 +287,7 @@ def aggregates(stage: FlinkStage) -> list[FlinkKept]:
 
 
 def by_group(given: pa.Table) -> dict[bytes, list[tuple[Any, int]]]:
-    """By group what has changed of it, unpacked, and how many times."""
+    """Returns the changes of each group, unpacked, and how many times each came."""
     found: dict[bytes, list[tuple[Any, int]]] = {}
     columns = without_zeros(added_up(given)).to_pydict()
     besides = unpack_all(columns["x"])

@@ -1,4 +1,4 @@
-"""What a record of a topic has beside key and value, as columns: read, and written."""
+"""Reads and writes columns of a record that are in neither its key nor its value."""
 
 from __future__ import annotations
 
@@ -80,21 +80,17 @@ def metadata_of_key(key: str) -> frozenset[str]:
 
 def reader(key: str, wanted: FlinkType, zone: ZoneInfo) -> Read:
     """Returns what reads a column of METADATA, cast to its declared type."""
-    read = _READS.get(key) or _plain(key)
+    read = _READS.get(key) or (lambda metadata: metadata.get(key))
     if wanted == _ALL[key]:
         return read
     change = cast(_ALL[key], wanted, zone)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101
-    made = or_null(change)
-    return lambda metadata: made(read(metadata))
-
-
-def _plain(key: str) -> Read:
-    return lambda metadata: metadata.get(key)
+    guarded = or_null(change)
+    return lambda metadata: guarded(read(metadata))
 
 
 def writer(key: str) -> Callable[[Any], Any]:
-    """What makes JSON of a value that is written: milliseconds, or pairs of name and base64."""
+    """Returns the JSON form of a value to write: milliseconds, or pairs of name and base64."""
     if key == TIMESTAMP:
         return _millis
     if key == HEADERS:
@@ -104,10 +100,10 @@ def writer(key: str) -> Callable[[Any], Any]:
 
 def _millis(value: datetime) -> int:
     """Raises ValueError for what no record can carry: to the client 0 is the present."""
-    found = (value - _EPOCH) // timedelta(milliseconds=1)
-    if found < 1:
+    number = (value - _EPOCH) // timedelta(milliseconds=1)
+    if number < 1:
         raise ValueError("a record's timestamp must be later than 1970-01-01 00:00:00 UTC")
-    return found
+    return number
 
 
 def _pairs(value: Iterable[Sequence[Any]]) -> list[list[Any]]:
@@ -124,12 +120,12 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def _time(metadata: Mapping[str, Any]) -> datetime | None:
-    found = metadata.get(TIMESTAMP)
-    if isinstance(found, int):
+    value = metadata.get(TIMESTAMP)
+    if isinstance(value, int):
         raise RejectedRecord("step", "the record's timestamp is beyond the year 9999")
-    if isinstance(found, str):  # of a rejected record that is put back
-        found = parsed_moment(found.replace("T", " ").removesuffix("Z")).replace(tzinfo=UTC)
-    return None if found is None else _in_millis(found.astimezone(UTC))
+    if isinstance(value, str):  # of a rejected record that is put back
+        value = parsed_moment(value.replace("T", " ").removesuffix("Z")).replace(tzinfo=UTC)
+    return None if value is None else _in_millis(value.astimezone(UTC))
 
 
 def _in_millis(value: datetime) -> datetime:

@@ -33,23 +33,22 @@ def bounds(kind: str) -> tuple[int, int]:
 
 
 def wrapper(kind: str) -> Callable[[int], int]:
-    """The same as `wrap_around`, for many values of one kind."""
     least, most = bounds(kind)
     return lambda value: value if least <= value <= most else wrap_around(kind, value)
 
 
 def rounder(wanted: FlinkType) -> Callable[[Decimal], Decimal | None]:
-    """What gives decimals the digits of a type; null where they have more before the point."""
+    """Rounds decimals to a type's digits; null if there are more before the point."""
     unit, most = Decimal(1).scaleb(-wanted.scale), Decimal(1).scaleb(wanted.length - wanted.scale)
 
-    def rounded(value: Decimal) -> Decimal | None:
+    def round_to_type(value: Decimal) -> Decimal | None:
         try:
-            found = value.quantize(unit, ROUND_HALF_UP, _EXACT)
+            number = value.quantize(unit, ROUND_HALF_UP, _EXACT)
         except InvalidOperation:
             return None
-        return positive_zero(found) if -most < found < most else None
+        return positive_zero(number) if -most < number < most else None
 
-    return rounded
+    return round_to_type
 
 
 def positive_zero(value: Decimal) -> Decimal:
@@ -59,14 +58,14 @@ def positive_zero(value: Decimal) -> Decimal:
 
 def single(value: float) -> float:
     try:
-        found: float = struct.unpack("f", struct.pack("f", value))[0]
+        number: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-    return found
+    return number
 
 
 def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:
-    """As Java reads them, with blanks around; of a whole number a fraction is cut.
+    """Reads numbers as Java does, with blanks around; the fraction of a whole number is cut.
 
     They raise ValueError for what is not a number, and for a number that does not fit.
     """
@@ -74,10 +73,13 @@ def number_reader(wanted: FlinkType) -> Callable[[Any], Any]:
     shape = _WHOLE if wanted.integer else _NUMBER
 
     def read(text: str) -> Any:
-        found = shape.fullmatch(text.strip())
-        if found is not None:
-            digits = found[1] if found[1].strip("+-") else "0"
-            return _fitting(make(_in_bounds(Decimal(digits), wanted)), wanted)
+        match = shape.fullmatch(text.strip())
+        if match is not None:
+            digits = match[1] if match[1].strip("+-") else "0"
+            value = make(_in_bounds(Decimal(digits), wanted))
+            if value is None:
+                raise ValueError(f"the number does not fit into {wanted}")
+            return value
         if wanted.kind not in ("FLOAT", "DOUBLE"):
             raise ValueError("the text is not a number")
         return make(_beside_digits(text.strip()))
@@ -96,12 +98,6 @@ def _beside_digits(text: str) -> float:
         return float.fromhex(digits[1])
     except OverflowError:
         return math.copysign(math.inf, -1 if text.startswith("-") else 1)
-
-
-def _fitting(value: Any, wanted: FlinkType) -> Any:
-    if value is None:
-        raise ValueError(f"the number does not fit into {wanted}")
-    return value
 
 
 def _in_bounds(value: Decimal, wanted: FlinkType) -> Decimal:

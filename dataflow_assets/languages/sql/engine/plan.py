@@ -1,4 +1,4 @@
-"""What one INSERT does with each message, as it is found out when a file is loaded."""
+"""The plan of one INSERT: its work on each message, made when a file is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout, Times
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns
 from dataflow_assets.languages.sql.engine.metadata import metadata_of_key
 from dataflow_assets.languages.sql.engine.types import FlinkType
-from dataflow_assets.languages.sql.engine.unnest import Unnest, made_of
+from dataflow_assets.languages.sql.engine.unnest import Unnest, origins_of
 
 KEY = "key"
 """Under which the metadata of a record has its key."""
@@ -18,7 +18,7 @@ KEY = "key"
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a column of the source's row comes from."""
+    """The origin of a column of the source's row."""
 
     name: str
     place: Literal["value", "key", "metadata"]
@@ -38,8 +38,8 @@ class Cell:
 
 def metadata_of(cells: Iterable[Cell], *, key: bool) -> frozenset[str]:
     """The metadata that a source must read for these cells, and for keys that are decoded."""
-    found = (metadata_of_key(one.metadata) for one in cells if one.place == "metadata")
-    return frozenset({KEY} if key else ()).union(*found)
+    keys = (metadata_of_key(one.metadata) for one in cells if one.place == "metadata")
+    return frozenset({KEY} if key else ()).union(*keys)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FlinkOutput:
 
 @dataclass(frozen=True)
 class FlinkPlan:
-    """What one INSERT does with each message. Made when a file is loaded."""
+    """The work of one INSERT on each message. Made when a file is loaded."""
 
     value: FlinkLayout
     key: FlinkLayout | None
@@ -80,6 +80,5 @@ class FlinkPlan:
     """What makes several rows of a message; all other expressions are over these rows."""
 
     def reads(self, expression: Expression) -> Iterator[Cell]:
-        """The cells that an expression looks at."""
-        places = made_of(self.unnests, columns(expression, self.shared))
+        places = origins_of(self.unnests, columns(expression, self.shared))
         return (self.cells[at] for at in sorted(places))

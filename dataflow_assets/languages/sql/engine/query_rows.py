@@ -1,4 +1,4 @@
-"""What a query does with each message, inside a task."""
+"""Runs a query on each message, inside a task."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.bytes.layout import Times
 from dataflow_assets.languages.sql.engine.bytes.write import Write, writer
 from dataflow_assets.languages.sql.engine.expressions import Expression, program
-from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
+from dataflow_assets.languages.sql.engine.function import (
+    NO_VALUE,
+    Environment,
+    Evaluate,
+    Row,
+    holds,
+)
 from dataflow_assets.languages.sql.engine.input import Input, Source
 from dataflow_assets.languages.sql.engine.metadata import writer as metadata_writer
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
 from dataflow_assets.languages.sql.engine.plan import FlinkOutput, FlinkPlan
 from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested
 from dataflow_assets.records.record import Record
@@ -45,8 +50,8 @@ class QueryRows:
         rows: Iterable[tuple[Row, bool]] = taken
         if self._unnested is not None:
             rows = ((one, False) for row, _ in taken for one in self._unnested(row))
-        found = (self._change(record, *one) for one in rows)
-        return self._settle([one for one in found if one is not None]) if taken else None
+        changes = (self._change(record, *one) for one in rows)
+        return self._settle([one for one in changes if one is not None]) if taken else None
 
     def _change(self, record: Record, row: Row, gone: bool) -> Record | None:
         return self._delete(record, row) if gone else self._of(record, row)
@@ -102,7 +107,7 @@ class Outputs:
         ]
 
     def __call__(self, row: Row) -> dict[str, Any] | None:
-        """None where the row is to be left out. Raises RejectedRecord."""
+        """Returns None where the row is to be left out. Raises RejectedRecord."""
         body: dict[str, Any] = {}
         name = ""
         try:

@@ -36,7 +36,7 @@ class FlinkOrder:
     nulls_first: bool
 
     def key(self, one: Counted) -> tuple[int] | tuple[int, Any]:
-        """By which Python sorts rows; in the other direction where they descend."""
+        """Returns the key for Python's sort, which is reversed where rows descend."""
         value, first = one[0][self.at], self.nulls_first != self.descending
         return (0 if first else 2,) if value is None else (1, value)
 
@@ -78,19 +78,19 @@ class Ranking(FlinkStage):
 
     def sort_rows(self, rows: Iterable[Counted]) -> list[Counted]:
         """In their order; of rows with equal values of ORDER BY the other columns decide."""
-        found = sorted(rows, key=lambda one: pack(one[0]))
+        ordered = sorted(rows, key=lambda one: pack(one[0]))
         for order in reversed(self.order):
-            found.sort(key=order.key, reverse=order.descending)
-        return found
+            ordered.sort(key=order.key, reverse=order.descending)
+        return ordered
 
     def first(self, rows: Sequence[Counted]) -> list[list[Any]]:
         """The rows that get a number, of rows in their order."""
-        found: list[list[Any]] = []
+        ranked: list[list[Any]] = []
         for values, times in rows:
-            if len(found) >= self.most:
+            if len(ranked) >= self.most:
                 break
-            found += [values] * min(times, self.most - len(found))
-        return found
+            ranked += [values] * min(times, self.most - len(ranked))
+        return ranked
 
 
 def best(stage: Ranking, given: Signed) -> Signed:
@@ -155,7 +155,7 @@ class Ranks(Merging):
 
 @dataclass
 class _Passed:
-    """What is passed on of one key, of which a part is as it was before."""
+    """The rows of one key for the next stage; a part of them is as it was before."""
 
     group: bytes
     before: Sequence[list[Any]]
@@ -166,7 +166,7 @@ class _Passed:
     def row(
         self, at: int, values: list[Any], made: Callable[[bytes, Sequence[Any], int], bytes | None]
     ) -> bytes | None:
-        """None where the row is left out, or cannot be computed."""
+        """Returns None where the row is left out, or cannot be computed."""
         if at < len(self.before) and self.before[at] == values:
             return self.sent[at]
         try:
@@ -182,15 +182,15 @@ class _Passed:
 
 
 def _change(rows: Iterable[Counted], counted: Iterable[tuple[Any, int]]) -> list[Counted]:
-    found = {pack(values): (values, times) for values, times in rows}
+    by_key = {pack(values): (values, times) for values, times in rows}
     for (values,), more in counted:
         name = pack(values)
-        times = found.get(name, (values, 0))[1] + more
+        times = by_key.get(name, (values, 0))[1] + more
         if times > 0:
-            found[name] = values, times
+            by_key[name] = values, times
         else:
-            found.pop(name, None)
-    return list(found.values())
+            by_key.pop(name, None)
+    return list(by_key.values())
 
 
 def _difference(

@@ -36,17 +36,17 @@ class _Parts:
     depths: list[int] = field(default_factory=list)
 
     def number(self, expression: Expression) -> int:
-        known = self.by_id.get(id(expression))
-        if known is None:
+        place = self.by_id.get(id(expression))
+        if place is None:
             inner = tuple(map(self.number, operands(expression)))
-            known = self.by_key.setdefault(_key(expression, inner), len(self.parts))
-            self.by_id[id(expression)] = known
-            if known == len(self.parts):
+            place = self.by_key.setdefault(_key(expression, inner), len(self.parts))
+            self.by_id[id(expression)] = place
+            if place == len(self.parts):
                 self.parts.append(expression)
                 self.inner.append(inner)
                 self.uses.update(inner)
                 self.depths.append(1 + max((self.depths[at] for at in inner), default=0))
-        return known
+        return place
 
 
 def _key(expression: Expression, inner: tuple[int, ...]) -> object:
@@ -67,8 +67,8 @@ def unify(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
 
     Objects are compared at once; equal ones of many levels by each way through them.
     """
-    found = _Parts()
-    return tuple(found.parts[found.number(one)] for one in expressions)
+    pool = _Parts()
+    return tuple(pool.parts[pool.number(one)] for one in expressions)
 
 
 def share(
@@ -79,20 +79,20 @@ def share(
     A part may need those before it. Raises ValueError for an expression that is too deep to be sent
     to the tasks and computed there.
     """
-    found = _Parts()
-    roots = [found.number(one) for one in expressions]
-    if max(found.depths, default=0) > MOST_LEVELS:
+    pool = _Parts()
+    roots = [pool.number(one) for one in expressions]
+    if max(pool.depths, default=0) > MOST_LEVELS:
         raise ValueError(f"an expression has more than {MOST_LEVELS} levels, with those of views")
-    found.uses.update(roots)
-    made: list[Expression] = []
+    pool.uses.update(roots)
+    built: list[Expression] = []
     lifted: list[Expression] = []
-    for number, part in enumerate(found.parts):
-        one = _over(part, [made[at] for at in found.inner[number]])
-        if found.uses[number] > 1 and found.inner[number]:
+    for number, part in enumerate(pool.parts):
+        one = _over(part, [built[at] for at in pool.inner[number]])
+        if pool.uses[number] > 1 and pool.inner[number]:
             lifted.append(one)
             one = Shared(part.type, len(lifted) - 1)
-        made.append(one)
-    return tuple(lifted), tuple(made[at] for at in roots)
+        built.append(one)
+    return tuple(lifted), tuple(built[at] for at in roots)
 
 
 def _over(part: Expression, inner: list[Expression]) -> Expression:

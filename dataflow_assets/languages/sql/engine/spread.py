@@ -46,9 +46,9 @@ def spread(stage: FlinkStage, given: Signed) -> Spread:
     for at in sorted(stage.apart):
         parts.append(_values(stage, groups, at, columns[at], given.times))
         columns[at] = [None] * len(groups)
-    found = without_zeros(added_up(concatenate(parts)))
+    table = without_zeros(added_up(concatenate(parts)))
     make = _fold if stage.folds else _list
-    return Spread(found, make(stage, groups, columns, given.times))
+    return Spread(table, make(stage, groups, columns, given.times))
 
 
 def _values(
@@ -66,11 +66,11 @@ def _values(
 def _fold(stage: FlinkStage, groups: Sequence[bytes], columns: Arguments, times: Ints) -> pa.Table:
     coded = pa.array(groups, BINARY).dictionary_encode()
     numbers, count = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
-    made = aggregates(stage)
-    pairs = zip(made, columns, strict=True)
+    calls = aggregates(stage)
+    pairs = zip(calls, columns, strict=True)
     folded = [kept.fold(numbers, count, column, times) for kept, column in pairs]
     besides = pack_rows([[FOLDED] * count, sums(numbers, count, times).tolist(), *folded])
-    nothing = pack([FOLDED, 0, *(one.empty() for one in made)])
+    nothing = pack([FOLDED, 0, *(one.empty() for one in calls)])
     counts = np.fromiter((one != nothing for one in besides), np.int64, count)
     return changes(coded.dictionary, besides, counts)
 

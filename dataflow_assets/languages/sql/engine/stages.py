@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,8 +11,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.aggregates import Aggregate
 from dataflow_assets.languages.sql.engine.columns import FlinkColumns, spread_out
 from dataflow_assets.languages.sql.engine.expressions import Expression, program
-from dataflow_assets.languages.sql.engine.function import Environment, Evaluate, Row
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Evaluate, Row
 from dataflow_assets.languages.sql.engine.types import FlinkType
 from dataflow_assets.languages.sql.engine.values import Codec, pack_rows
 from dataflow_assets.languages.sql.engine.windows import FRONT, Closing
@@ -41,21 +39,21 @@ class FlinkStage:
 
     @property
     def folds(self) -> bool:
-        """Whether many rows of a group are added up before what is kept of the group is read."""
+        """Tells whether rows of a group are added up before the group's state is read."""
         return True
 
     @property
     def types(self) -> tuple[FlinkType, ...]:
-        """Of the columns of its rows: the keys, then the results."""
+        """The types of its rows' columns: the keys, then the results."""
         return (*(one.type for one in self.keys), *(one.type for one in self.calls))
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """All that it looks at, in the order in which `over` takes others."""
-        found = [*self.keys]
+        everything = [*self.keys]
         for call in self.calls:
-            found += [one for one in (call.argument, call.condition) if one is not None]
-        return (*found, *(() if self.where is None else (self.where,)))
+            everything += [one for one in (call.argument, call.condition) if one is not None]
+        return (*everything, *(() if self.where is None else (self.where,)))
 
     def over(self, expressions: Iterable[Expression]) -> Self:
         taken = iter(expressions)
@@ -72,7 +70,7 @@ class FlinkStage:
 
 
 class Intake:
-    """What a stage sees of a row: its group, and the arguments of the aggregates."""
+    """Computes a row's group and the arguments of the aggregates."""
 
     def __init__(self, stage: FlinkStage, environment: Environment) -> None:
         compiled = program(stage.shared, environment)
@@ -95,7 +93,10 @@ class Intake:
             keys = [one(row) for one in self._keys]
             group = self._group.pack(keys)
             if self._window is not None:
-                group = self._front(keys[self._window.at], self._window) + group
+                end = keys[self._window.at]
+                if end is None:
+                    raise RejectedRecord("step", "the row has no time, and so no window")
+                group = self._window.front(end, self._zone) + group
             return group, self._given.pack([one(row) for one in self._arguments])
         except NO_VALUE as error:
             raise RejectedRecord("step", f"GROUP BY: {error}") from None
@@ -108,20 +109,15 @@ class Intake:
         """
         places: Sequence[int] = range(rows.count)
         if self._where is not None:
-            found = rows.of(self._stage.where, self._where)
-            places = [at for at, value in enumerate(found) if value is True]
+            there = rows.of(self._stage.where, self._where)
+            places = [at for at, value in enumerate(there) if value is True]
         some = rows.take(places)
         pairs = zip(self._stage.keys, self._keys, strict=True)
         groups = self._group.pack_all([some.of(*one) for one in pairs], some.count)
         calls = zip(self._stage.calls, self._arguments, strict=True)
-        given = self._given.pack_all([_arguments(*one, some) for one in calls], some.count)
-        packed = pack_rows([groups, given])
+        arguments = self._given.pack_all([_arguments(*one, some) for one in calls], some.count)
+        packed = pack_rows([groups, arguments])
         return [*packed] if some is rows else spread_out(packed, places, rows.count)
-
-    def _front(self, end: datetime | None, window: Closing) -> bytes:
-        if end is None:
-            raise RejectedRecord("step", "the row has no time, and so no window")
-        return window.front(end, self._zone)
 
 
 def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Evaluate:
@@ -139,8 +135,8 @@ def _arguments(call: Aggregate, evaluate: Evaluate, rows: FlinkColumns) -> Seque
     if call.condition is None and call.argument is None:
         return [True] * rows.count
     if call.condition is None and call.counts:
-        found = rows.of(call.argument, evaluate)
-        return [None if value is None else True for value in found]
+        values = rows.of(call.argument, evaluate)
+        return [None if value is None else True for value in values]
     return rows.of(call.argument if call.condition is None else None, evaluate)
 
 

@@ -40,13 +40,13 @@ class ExactSum(FlinkKept):
     def fold(self, groups: Ints, count: int, values: Sequence[Any], times: Ints) -> list[list[Any]]:
         """In columns, unless a sum may need more than 64 bits."""
         try:
-            given = pa.array(values, pa.int64())
+            addends = pa.array(values, pa.int64())
         except (OverflowError, pa.ArrowInvalid):
             return super().fold(groups, count, values, times)
-        numbers = given.fill_null(0).to_numpy()
+        numbers = addends.fill_null(0).to_numpy()
         if not _fits(numbers, times):
             return super().fold(groups, count, values, times)
-        there = given.is_valid().to_numpy(zero_copy_only=False)
+        there = addends.is_valid().to_numpy(zero_copy_only=False)
         counted = sums(groups, count, np.where(there, times, 0))
         totals = sums(groups, count, numbers * times)
         return [[*one] for one in zip(counted.tolist(), totals.tolist(), strict=True)]
@@ -57,9 +57,9 @@ class ExactSum(FlinkKept):
             return None
         average, kind = self._call.name == "AVG", self._call.type
         if self._rounded is not None:
-            found = Decimal(total).scaleb(-self._call.argument_type.scale, _EXACT)
-            found = _EXACT.divide(found, Decimal(count)) if average else found
-            return self._rounded(found)
+            number = Decimal(total).scaleb(-self._call.argument_type.scale, _EXACT)
+            number = _EXACT.divide(number, Decimal(count)) if average else number
+            return self._rounded(number)
         if not average:
             return wrap_around(kind.kind, total)
         whole = abs(wrap_around("BIGINT", total)) // count
@@ -93,12 +93,12 @@ class FloatSum(FlinkKept):
             return None
         divisor = count if self._call.name == "AVG" else 1
         if nan or (above and below):
-            found = float("nan")
+            number = float("nan")
         elif above or below:
-            found = float("inf") if above else float("-inf")
+            number = float("inf") if above else float("-inf")
         else:
-            found = _quotient(total, divisor)
-        return single(found) if self._call.type.kind == "FLOAT" else found
+            number = _quotient(total, divisor)
+        return single(number) if self._call.type.kind == "FLOAT" else number
 
 
 def _quotient(total: int, divisor: int) -> float:

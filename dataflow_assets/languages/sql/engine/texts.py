@@ -22,18 +22,18 @@ _MOMENT = re.compile(
 
 def parsed_date(text: str) -> date:
     """`yyyy-MM-dd`; what is behind a blank is left out. Raises ValueError."""
-    found = _DATE.fullmatch(text.partition(" ")[0])
-    if found is None:
+    match = _DATE.fullmatch(text.partition(" ")[0])
+    if match is None:
         raise ValueError("the text is not a date")
-    return date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+    return date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
 
 
 def parsed_time(text: str) -> time:
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError("the text is not a time")
-    micros = int((found[4] or "").ljust(6, "0")[:6])
-    return time(int(found[1]), int(found[2] or 0), int(found[3] or 0), micros)
+    micros = int((match[4] or "").ljust(6, "0")[:6])
+    return time(int(match[1]), int(match[2] or 0), int(match[3] or 0), micros)
 
 
 def parsed_moment(text: str) -> datetime:
@@ -42,14 +42,14 @@ def parsed_moment(text: str) -> datetime:
     As in Java a day that its month has not is the last one of the month, and 24:00:00 the midnight
     at the day's end.
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         raise ValueError("the text is not a date and time")
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     if day <= 31 and 1 <= month <= 12 and 1 <= year <= 9999:
         day = min(day, calendar.monthrange(year, month)[1])
-    micros = int((found[7] or "").ljust(6, "0")[:6])
-    if (hour, minute, second, int(found[7] or 0)) == (24, 0, 0, 0):
+    micros = int((match[7] or "").ljust(6, "0")[:6])
+    if (hour, minute, second, int(match[7] or 0)) == (24, 0, 0, 0):
         return datetime(year, month, day) + timedelta(days=1)  # noqa: DTZ001
     return datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001
 
@@ -69,7 +69,7 @@ def date_text(value: date) -> str:
 
 
 def double_text(value: float) -> str:
-    """As Java writes it since version 19: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
+    """Writes a double as Java does since version 19: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
     return _java_text(value, value)
 
 
@@ -90,7 +90,7 @@ def _java_text(value: float, exact: float) -> str:
 
 
 def shortest(value: float) -> float:
-    """Of a FLOAT the number with the fewest digits that is the same FLOAT: 0.1 stays 0.1."""
+    """Returns the number with the fewest digits that is the same FLOAT: 0.1 stays 0.1."""
     import numpy as np
 
     return float(str(np.float32(value)))

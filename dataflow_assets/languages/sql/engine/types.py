@@ -70,7 +70,6 @@ class FlinkType:
 
     @property
     def integer(self) -> bool:
-        """Returns whether it is one of the whole numbers."""
         return self.kind in INTEGERS
 
     @property
@@ -125,10 +124,10 @@ def as_decimal(one: FlinkType) -> FlinkType:
 
 def common(types: Iterable[FlinkType]) -> FlinkType | None:
     """The type that values of all of them become, as in CASE; None where there is none."""
-    found: FlinkType | None = NULL
+    kind: FlinkType | None = NULL
     for one in types:
-        found = _common(found, one)
-    return found
+        kind = _common(kind, one)
+    return kind
 
 
 def _common(one: FlinkType | None, other: FlinkType) -> FlinkType | None:
@@ -183,7 +182,7 @@ def assignable(given: FlinkType, wanted: FlinkType) -> bool:
 
 
 def keeps_apart(given: FlinkType, wanted: FlinkType) -> bool:
-    """Whether values that differ still differ once they are cast: all digits have their place.
+    """Tells whether values that differ still differ once cast: all digits have their place.
 
     Values may be longer or shorter than their type says. A cast fills a CHAR and cuts a VARBINARY,
     inside of a ROW or an ARRAY also where that type stays as it is.

@@ -9,15 +9,14 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.bytes.layout import FlinkLayout
 from dataflow_assets.languages.sql.engine.columns import FlinkColumns, take_places
 from dataflow_assets.languages.sql.engine.expressions import Expression, looked_at, program
-from dataflow_assets.languages.sql.engine.function import Environment, Row
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row, holds
 from dataflow_assets.languages.sql.engine.plan import Cell, metadata_of
-from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, made_of, read_for
+from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested, Unnest, origins_of, read_for
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """What a query reads of one table. Made when a file is loaded, sent to the tasks."""
+    """The part of a query that reads one table. Made when a file is loaded, sent to tasks."""
 
     value: FlinkLayout
     key: FlinkLayout | None
@@ -38,9 +37,9 @@ class TableRows:
         """The cells to read, where these columns of its rows are looked at."""
         return read_for(self.unnests, self._inside(places, also=self.where))
 
-    def made_of(self, places: frozenset[int]) -> frozenset[int]:
+    def origins_of(self, places: frozenset[int]) -> frozenset[int]:
         """The cells that columns of its rows are made of."""
-        return made_of(self.unnests, self._inside(places, also=None))
+        return origins_of(self.unnests, self._inside(places, also=None))
 
     def _inside(self, places: frozenset[int], also: Expression | None) -> frozenset[int]:
         if self.selected is None:
@@ -61,13 +60,13 @@ class FlinkRows:
 
     def __call__(self, row: Row) -> Sequence[Row]:
         """Raises RejectedRecord where something cannot be computed."""
-        found = self._unnested(row)
+        rows = self._unnested(row)
         if self._table.selected is None:
-            return found
-        return [self._of(one) for one in found if self._holds(one)]
+            return rows
+        return [self._of(one) for one in rows if self._holds(one)]
 
     def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
-        """The same of many rows, and of each that comes out the number of the one that went in.
+        """Computes many rows, and for each that comes out the number of the one that went in.
 
         Raises an error of any kind where something cannot be computed.
         """
@@ -75,8 +74,8 @@ class FlinkRows:
         if self._table.selected is None:
             return found, owners
         if self._where is not None:
-            known = found.of(self._table.where, self._where)
-            places = [at for at, value in enumerate(known) if value is True]
+            there = found.of(self._table.where, self._where)
+            places = [at for at, value in enumerate(there) if value is True]
             found, owners = found.take(places), take_places(owners, places)
         pairs = zip(self._table.selected, self._selected, strict=True)
         return FlinkColumns(found.count, [found.of(*one) for one in pairs]), owners

@@ -11,14 +11,8 @@ from typing import Any, Self
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.columns import FlinkColumns
-from dataflow_assets.languages.sql.engine.expressions import (
-    Expression,
-    columns,
-    looked_at,
-    program,
-)
-from dataflow_assets.languages.sql.engine.function import Environment, Row
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE, holds
+from dataflow_assets.languages.sql.engine.expressions import Expression, columns, looked_at, program
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row, holds
 from dataflow_assets.languages.sql.engine.types import INT, FlinkType
 
 
@@ -52,7 +46,7 @@ class Unnest:
 
     @property
     def places(self) -> frozenset[int]:
-        """Of its columns in the rows that come out."""
+        """The places of its columns in the rows that come out."""
         return frozenset(range(self.at, self.at + len(self.types)))
 
     @property
@@ -62,8 +56,8 @@ class Unnest:
 
     def over(self, expressions: Iterable[Expression]) -> Self:
         taken = iter(expressions)
-        given = next(taken)
-        return replace(self, given=given, where=None if self.where is None else next(taken))
+        inner = next(taken)
+        return replace(self, given=inner, where=None if self.where is None else next(taken))
 
     def before(self, places: frozenset[int]) -> frozenset[int]:
         """Places of rows that come out, but for its own columns, in the row that goes in."""
@@ -85,21 +79,21 @@ def item_names(kind: FlinkType) -> tuple[str, ...]:
     return kind.items[0].names or ("item",)
 
 
-def made_of(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
+def origins_of(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
     """The places of the row that goes in, of which columns of the rows that come out are made."""
-    found = frozenset(places)
+    cells = frozenset(places)
     for one in reversed(unnests):
-        inner = columns(one.given, one.shared) if found & one.places else frozenset()
-        found = one.before(found) | inner
-    return found
+        inner = columns(one.given, one.shared) if cells & one.places else frozenset()
+        cells = one.before(cells) | inner
+    return cells
 
 
 def read_for(unnests: Sequence[Unnest], places: Iterable[int]) -> frozenset[int]:
-    """The same with all that is looked at to know how many rows come out."""
-    found = frozenset(places)
+    """Returns the places to read, with those that decide how many rows come out."""
+    cells = frozenset(places)
     for one in reversed(unnests):
-        found = one.before(found) | looked_at(one.expressions, one.shared)
-    return found
+        cells = one.before(cells) | looked_at(one.expressions, one.shared)
+    return cells
 
 
 class FlinkUnnested:
@@ -112,24 +106,24 @@ class FlinkUnnested:
 
     def __call__(self, row: Row) -> Sequence[Row]:
         """The rows, in the order of the items. Raises RejectedRecord."""
-        found: Sequence[Row] = [row]
+        rows: Sequence[Row] = [row]
         for join in self._joins:
-            found = [made for one in found for made in join(one)]
-        return found
+            rows = [made for one in rows for made in join(one)]
+        return rows
 
     def together(self, rows: FlinkColumns) -> tuple[FlinkColumns, Sequence[int]]:
-        """The same of many rows, and of each row that comes out the one that it came of."""
+        """Unnests many rows, and returns for each row that comes out its row of origin."""
         if not self._joins:
             return rows, range(rows.count)
-        found: list[Row] = []
+        joined: list[Row] = []
         owners: list[int] = []
         for at, row in enumerate(rows.rows):
             some = self(row)
-            found += some
+            joined += some
             owners += [at] * len(some)
         width = len(rows.values) + self._wider
-        values: Sequence[Sequence[Any]] = [*zip(*found, strict=True)] if found else [()] * width
-        return FlinkColumns(len(found), values), owners
+        values: Sequence[Sequence[Any]] = [*zip(*joined, strict=True)] if joined else [()] * width
+        return FlinkColumns(len(joined), values), owners
 
 
 class _Join:
@@ -156,14 +150,14 @@ class _Join:
 
     def _items(self, row: Row) -> Sequence[Sequence[Any] | None]:
         try:
-            found = self._given(row)
+            value = self._given(row)
         except NO_VALUE as error:
             raise RejectedRecord("step", f"UNNEST: {error}") from None
-        if found is None:
+        if value is None:
             return ()
         if self._kind.kind == "MAP":
-            return list(found.items())
+            return list(value.items())
         if self._kind.items[0].kind != "ROW":
-            return [(one,) for one in found]
-        rows: Sequence[Sequence[Any] | None] = found
+            return [(one,) for one in value]
+        rows: Sequence[Sequence[Any] | None] = value
         return rows

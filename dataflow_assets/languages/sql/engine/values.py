@@ -60,8 +60,8 @@ def unpack_columns(packed: Sequence[bytes], width: int) -> list[list[Any]]:
     """
     head = len(pack([None] * width)) - width
     values = b"".join([one[head:] for one in packed])
-    found = _decode(_LIST + (len(packed) * width).to_bytes(4, "big") + values)
-    return [found[at::width] for at in range(width)]
+    columns = _decode(_LIST + (len(packed) * width).to_bytes(4, "big") + values)
+    return [columns[at::width] for at in range(width)]
 
 
 def _with_large(value: Any) -> Any:
@@ -110,7 +110,6 @@ class Codec:
         return self.values(unpack(packed))
 
     def pack_all(self, columns: Sequence[Sequence[Any]], count: int) -> list[bytes]:
-        """As many rows, given by their columns."""
         if not columns:
             return [pack(())] * count
         pairs = zip(self._to, columns, strict=True)
@@ -176,21 +175,21 @@ def _change_nested(kind: FlinkType, change: Callable[[FlinkType], Change]) -> Ch
         return _map(inner[0], inner[1])
     each = inner
 
-    def changed(value: Sequence[Any]) -> list[Any]:
-        made = each if kind.kind == "ROW" else each * len(value)
-        pairs = zip(made, value, strict=True)
+    def convert(value: Sequence[Any]) -> list[Any]:
+        members = each if kind.kind == "ROW" else each * len(value)
+        pairs = zip(members, value, strict=True)
         return [None if one is None else to(one) for to, one in pairs]
 
-    return changed
+    return convert
 
 
 def _map(key: Change, item: Change) -> Change:
-    def changed(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
-        made = [(_or_null(key, one), _or_null(item, other)) for one, other in pairs]
-        return made if isinstance(value, dict) else dict(made)
+        entries = [(_or_null(key, one), _or_null(item, other)) for one, other in pairs]
+        return entries if isinstance(value, dict) else dict(entries)
 
-    return changed
+    return convert
 
 
 def _or_null(change: Change, value: Any) -> Any:
@@ -213,5 +212,5 @@ def _from_ordered(value: int) -> float:
     if value == (1 << 63) - 1:
         return float("nan")
     bits = value if value >= 0 else (-value - 1) | 1 << 63
-    found: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
-    return found
+    number: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
+    return number

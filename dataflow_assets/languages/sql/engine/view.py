@@ -1,4 +1,4 @@
-"""What an INSERT with state does: made when a file is loaded, sent to the tasks."""
+"""The plan of an INSERT with state: made when a file is loaded, sent to the tasks."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class ViewPlan:
         return pack(seen) if self.several else seen[0]
 
     def rows_of(self, kept: bytes) -> Sequence[bytes]:
-        found: Sequence[bytes] = unpack(kept) if self.several else [kept]
-        return found
+        rows: Sequence[bytes] = unpack(kept) if self.several else [kept]
+        return rows
 
     @property
     def remembers(self) -> bool:
@@ -104,16 +104,16 @@ class ViewPlan:
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
-        found = next((one for one in self.outputs if one.name == name), None)
-        if found is None:
+        output = next((one for one in self.outputs if one.name == name), None)
+        if output is None:
             return None
-        places = columns(found.expression, self.shared)
+        places = columns(output.expression, self.shared)
         for stage in reversed(self.stages):
             inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
         if self.united:
             return None  # its name alone would not say of which table it is
-        places = self.tables[0].made_of(places)
+        places = self.tables[0].origins_of(places)
         if self.windows is not None and any(at >= len(self.cells) for at in places):
             places |= columns(self.windows.time)
         cells = (self.cells[at] for at in places if at < len(self.cells))
@@ -124,7 +124,7 @@ def _looked_at(stage: FlinkStage) -> Iterator[frozenset[int]]:
     parts: list[tuple[Expression | None, ...]] = [(one,) for one in stage.keys]
     parts += [(one.argument, one.condition) for one in stage.calls]
     for some in parts:
-        found = (columns(one, stage.shared) for one in some if one is not None)
-        yield frozenset[int]().union(*found)
+        places = (columns(one, stage.shared) for one in some if one is not None)
+        yield frozenset[int]().union(*places)
     if isinstance(stage, Ranking):
         yield frozenset[int]().union(*(columns(one, stage.shared) for one in stage.numbered_by))

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.languages.sql.engine.arrivals import PrimaryKey
 from dataflow_assets.languages.sql.engine.expressions import Expression, compile_expression
-from dataflow_assets.languages.sql.engine.function import Environment, Row
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment, Row
 from dataflow_assets.languages.sql.engine.input import Input, Source
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
 from dataflow_assets.languages.sql.engine.stages import Intake
 from dataflow_assets.languages.sql.engine.unnest import FlinkUnnested
 from dataflow_assets.languages.sql.engine.values import pack
@@ -30,7 +29,7 @@ _MOST_KNOWN = 10_000
 
 
 class FlinkSeen(NamedTuple):
-    """What came of a record, or of a change in it."""
+    """The result of a record, or of a change in it."""
 
     key: bytes | None
     """Of an upsert table."""
@@ -77,9 +76,9 @@ class WindowArrivals:
         watermark = max((one for one in marks if one is not None), default=None)
         placed = chain.from_iterable(map(self._windows, rows))
         inside = chain.from_iterable(map(self._unnested, placed))
-        found = [seen for one in inside if (seen := self._intake(one)) is not None]
-        kept = [pack(seen) for seen in found if seen[0][:FRONT] > self._final]
-        return FlinkSeen(key, kept, watermark, late=bool(found) and not kept)
+        seen_rows = [seen for one in inside if (seen := self._intake(one)) is not None]
+        kept = [pack(seen) for seen in seen_rows if seen[0][:FRONT] > self._final]
+        return FlinkSeen(key, kept, watermark, late=bool(seen_rows) and not kept)
 
 
 class _Moment:
@@ -89,7 +88,7 @@ class _Moment:
         self._value = compile_expression(expression, environment)
 
     def __call__(self, row: Row) -> int | None:
-        """None where the row has none. Raises RejectedRecord."""
+        """Returns None where the row has no time. Raises RejectedRecord."""
         try:
             value = self._value(row)
             return None if value is None else millis(value)
@@ -119,10 +118,10 @@ class _Assigned:
             raise RejectedRecord("step", f"{self._windows.kind}: {error}") from None
 
     def _bounds(self, one: tuple[int, int]) -> list[Any]:
-        found = self._known.get(one)
-        if found is None:
+        limits = self._known.get(one)
+        if limits is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            found = bounds(*one, self._zone, local=self._windows.local)
-            self._known[one] = found
-        return found
+            limits = bounds(*one, self._zone, local=self._windows.local)
+            self._known[one] = limits
+        return limits

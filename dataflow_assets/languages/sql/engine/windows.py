@@ -53,7 +53,6 @@ class FlinkWindows:
 
     @property
     def whole_seconds(self) -> bool:
-        """Returns whether begin and end of each window are."""
         return all(length % 1000 == 0 for length in (self.size, self.step, self.offset))
 
     def of(self, at: int) -> Iterator[tuple[int, int]]:
@@ -113,5 +112,5 @@ def _instant(end: datetime, zone: ZoneInfo) -> int:
 
 
 def _utc(local: datetime, zone: ZoneInfo) -> datetime:
-    found = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
-    return max(found)
+    moments = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    return max(moments)

@@ -117,7 +117,7 @@ Named = Sequence[tuple[str, Expression]]
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean in one query."""
+    """Resolves the names of one query."""
 
     columns: Named
     tables: Sequence[tuple[str, Named]] = ()
@@ -129,7 +129,6 @@ class Scope:
         return [name for name, _ in self.columns]
 
     def find(self, name: str) -> Expression | None:
-        """A column; None where there is none."""
         return _among(self.columns, name)
 
     def of_table(self, name: str) -> Named | None:
@@ -150,9 +149,9 @@ def _among(columns: Named, name: str) -> Expression | None:
 
 def bound(node: Node, scope: Scope) -> Expression:
     """The expression with types. Raises Unreadable at the part that is wrong."""
-    found = scope.whole(node)
-    if found is not None:
-        return found
+    whole = scope.whole(node)
+    if whole is not None:
+        return whole
     if isinstance(node, Literal):
         return FlinkConstant(node.type, node.value)
     if isinstance(node, FlinkName):
@@ -172,33 +171,33 @@ def _fail(node: Node, message: str) -> NoReturn:
 
 def _bind_name(node: FlinkName, scope: Scope) -> Expression:
     parts = list(node.parts)
-    found = _of_table(scope, parts)
-    if found is None:
+    expression = _of_table(scope, parts)
+    if expression is None:
         _check_owner(node, scope.owners(parts[0]), parts[0])
-        found = scope.find(parts[0])
-    if found is None and parts[0].upper() in _BARE:
+        expression = scope.find(parts[0])
+    if expression is None and parts[0].upper() in _BARE:
         _fail(node, f"{parts[0]} is not supported; write {_BARE[parts[0].upper()]}")
-    if found is None:
+    if expression is None:
         _fail(node, f"no column {parts[0]}; {suggest(parts[-1], scope.names())}")
     for name in parts[1:]:
-        found = _member(node, found, name)
-    return found
+        expression = _member(node, expression, name)
+    return expression
 
 
 def _check_owner(node: FlinkName, owners: Sequence[str], name: str) -> None:
     if len(owners) > 1:
-        named = " or ".join(f"{one or 'name'}.{name}" for one in owners)
-        said = "" if all(owners) else ", and give each table a name by AS"
-        _fail(node, f"several tables of FROM have a column {name}: write {named}{said}")
+        names = " or ".join(f"{one or 'name'}.{name}" for one in owners)
+        advice = "" if all(owners) else ", and give each table a name by AS"
+        _fail(node, f"several tables of FROM have a column {name}: write {names}{advice}")
 
 
 def _of_table(scope: Scope, parts: list[str]) -> Expression | None:
     """A column behind the name of its table, which is taken off; None for anything else."""
     columns = scope.of_table(parts[0]) if len(parts) > 1 else None
-    found = None if columns is None else _among(columns, parts[1])
-    if found is not None:
+    column = None if columns is None else _among(columns, parts[1])
+    if column is not None:
         parts.pop(0)
-    return found
+    return column
 
 
 def _member(node: Node, given: Expression, name: str) -> Expression:
@@ -212,9 +211,9 @@ def _member(node: Node, given: Expression, name: str) -> Expression:
 
 
 def _cast(node: Casting, scope: Scope) -> Expression:
-    given = bound(node.given, scope)
+    inner = bound(node.given, scope)
     try:
-        return cast_to(given, node.type, tries=node.tries)
+        return cast_to(inner, node.type, tries=node.tries)
     except ValueError as error:
         _fail(node, str(error))
 
@@ -248,12 +247,12 @@ def _bind_call(node: Invoked, scope: Scope) -> Expression:
 
 def _of_days(arguments: Sequence[Expression]) -> list[Expression]:
     """Hours are added to the midnight of a date."""
-    found = list(arguments)
-    unit = found[0] if found else None
+    days = list(arguments)
+    unit = days[0] if days else None
     smaller = isinstance(unit, FlinkConstant) and unit.value in ("HOUR", "MINUTE", "SECOND")
-    if smaller and len(found) == 3 and found[2].type.kind == "DATE":
-        found[2] = cast_to(found[2], FlinkType("TIMESTAMP", 0))
-    return found
+    if smaller and len(days) == 3 and days[2].type.kind == "DATE":
+        days[2] = cast_to(days[2], FlinkType("TIMESTAMP", 0))
+    return days
 
 
 def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) -> Expression:
@@ -279,9 +278,9 @@ def _fail_unknown(node: Invoked) -> NoReturn:
     if is_refused(node.name):
         _fail(node, refusal(node.name))
     called = [name for name, one in FUNCTIONS.items() if one.usage.startswith(f"{name}(")]
-    known = [*called, *ALIASES, *PARTS]
-    advice = did_you_mean_or(node.name, known, "docs/reference/sql.md lists all functions")
-    if node.name in _ELSEWHERE and node.name not in known:
+    names = [*called, *ALIASES, *PARTS]
+    advice = did_you_mean_or(node.name, names, "docs/reference/sql.md lists all functions")
+    if node.name in _ELSEWHERE and node.name not in names:
         advice = f"write {_ELSEWHERE[node.name]}"
     _fail(node, f"the function {node.name} is not supported; {advice}")
 

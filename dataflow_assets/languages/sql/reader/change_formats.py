@@ -22,7 +22,7 @@ _WRITTEN = "Of tables that are written; tables of changes are only read."
 _OF_ALL = ("ignore-parse-errors", "timestamp-format.standard")
 _SAYS = {
     "ignore-parse-errors": "`true`: a field that cannot be read is null, and a message that is no "
-    "change is left out; a change without the row before that it needs is rejected all the same.",
+    "change is left out; a change without the row before that it needs is rejected all the same."
 }
 _OF_WRITERS = ("map-null-key.*", "encode.*")
 _REGISTRY = frozenset({"subject", "schema-registry.subject", "auto.register.schemas"})
@@ -30,9 +30,9 @@ _REGISTRY = frozenset({"subject", "schema-registry.subject", "auto.register.sche
 
 
 def _of_json(name: str) -> Sequence[Key]:
-    known = {one.name.removeprefix("json."): one for one in FORMATS}
+    formats = {one.name.removeprefix("json."): one for one in FORMATS}
     used = [
-        replace(known[one], name=f"{name}.{one}", says=_SAYS.get(one, known[one].says))
+        replace(formats[one], name=f"{name}.{one}", says=_SAYS.get(one, formats[one].says))
         for one in _OF_ALL
     ]
     return [*used, *(Key(f"{name}.{one}", "ignored", _WRITTEN) for one in _OF_WRITERS)]
@@ -40,12 +40,12 @@ def _of_json(name: str) -> Sequence[Key]:
 
 def _of_registry() -> Sequence[Key]:
     start = f"{CONFLUENT}."
-    found = [one for one in FORMATS if one.name.startswith(start)]
+    formats = [one for one in FORMATS if one.name.startswith(start)]
     return [
         Key(f"debezium-{one.name}", "ignored", _WRITTEN)
         if one.name.removeprefix(start) in _REGISTRY
         else replace(one, name=f"debezium-{one.name}")
-        for one in found
+        for one in formats
     ]
 
 
@@ -70,6 +70,6 @@ CHANGE_FORMATS: Sequence[Key] = (
 
 
 def envelope(options: Mapping[str, Option]) -> Envelope | None:
-    """What has captured the changes that a table of kafka reads; None: its records are rows."""
-    given = (options[key].value for key in ("value.format", "format") if key in options)
-    return next((CHANGES[one] for one in given if one in CHANGES), None)
+    """Returns the capture format of a kafka table's changes; None if its records are rows."""
+    values = (options[key].value for key in ("value.format", "format") if key in options)
+    return next((CHANGES[one] for one in values if one in CHANGES), None)

@@ -52,8 +52,8 @@ def check_changelog(
         _check_retracted(insert, relation, keys)
         return
     places = set(map(column_at, keys))
-    named = {cells[at].name for at in places - {OTHER} if at is not None}
-    if OTHER in places or named != set(table.table.key):
+    names = {cells[at].name for at in places - {OTHER} if at is not None}
+    if OTHER in places or names != set(table.table.key):
         message = (
             f"the PRIMARY KEY of {target.name} must be the columns of that of {table.name} "
             f"({', '.join(table.table.key)}) as they are; constants may be added. For another key "
@@ -77,8 +77,8 @@ def check_conditions(relation: Relation) -> None:
         if one.metadata and one.metadata not in METADATA
     }
     first = relation.stages[0] if relation.stages else relation
-    asked = columns(first.where) & envelope if first.where is not None else frozenset()
-    for at in sorted(asked):
+    cells = columns(first.where) & envelope if first.where is not None else frozenset()
+    for at in sorted(cells):
         column = table.stored_columns[at]
         message = (
             f"WHERE asks for {column.name}, METADATA {column.metadata}: a change of another table "

@@ -1,4 +1,4 @@
-"""What is wrong with the declared columns of a table."""
+"""Checks the declared columns of a table."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _NO_METADATA = {
 def column_problems(
     table: FlinkCreateTable, connector: str, metadata: Mapping[str, FlinkType]
 ) -> Iterator[tuple[Place, str]]:
-    """What is wrong with the columns of a table, and where; `metadata`: the keys that it has."""
-    named = {one.name: one for one in table.columns}
+    """Yields mistakes in the columns of a table; `metadata`: the keys that it has."""
+    columns = {one.name: one for one in table.columns}
     for name in table.key:
-        one = named.get(name)
+        one = columns.get(name)
         place = table.key_place or table.place
         if one is None:
-            yield place, f"PRIMARY KEY: no column {name}; {suggest(name, named)}"
+            yield place, f"PRIMARY KEY: no column {name}; {suggest(name, columns)}"
         elif not one.physical:
             yield place, f"PRIMARY KEY: {name} is not a column of the record itself"
     for column in table.columns:
         if column.metadata is not None:
             yield from _metadata_problems(column, connector, metadata)
     if table.watermark is not None:
-        yield from _watermark_problems(table, named)
+        yield from _watermark_problems(table, columns)
 
 
 def _metadata_problems(

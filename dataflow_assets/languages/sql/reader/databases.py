@@ -63,7 +63,7 @@ def of_database(table: FlinkDeclared, notes: Notes) -> Sink | None:
 
 
 def _references(table: FlinkDeclared, notes: Notes) -> dict[str, SecretRef]:
-    found: dict[str, SecretRef] = {}
+    references: dict[str, SecretRef] = {}
     for key, option in table.options.items():
         if not mentions(option.value):
             continue
@@ -72,10 +72,10 @@ def _references(table: FlinkDeclared, notes: Notes) -> dict[str, SecretRef]:
         if "." in name:
             notes.wrong(where, "a reference is supported in options without a dot only")
         elif isinstance(ref, VariableRef):  # by its own name, which makes the address
-            found[name] = ref.model_copy(update={"name": ref.key})
+            references[name] = ref.model_copy(update={"name": ref.key})
         elif isinstance(ref, SecretRef):
-            found[name] = ref
-    return found
+            references[name] = ref
+    return references
 
 
 def _written_key(table: FlinkDeclared, key: str) -> str:

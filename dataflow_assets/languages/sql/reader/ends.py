@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.contracts import Connector, Sink
+from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.languages.common.client_keys import CLIENT
-from dataflow_assets.languages.common.client_security import Told, security
+from dataflow_assets.languages.common.client_security import (
+    ClientSetting,
+    field_or_reference,
+    security,
+)
 from dataflow_assets.languages.common.documents import Document, Path, Place
 from dataflow_assets.languages.common.key_tables import Key, entry
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.sql.kafka_values import TableReader, TableWriter
+from dataflow_assets.languages.sql.reader.change_formats import DEBEZIUM_CONFLUENT
 from dataflow_assets.languages.sql.reader.databases import of_database
 from dataflow_assets.languages.sql.reader.jdbc import jdbc
-from dataflow_assets.languages.sql.reader.options import JDBC, UPSERT
-from dataflow_assets.languages.sql.reader.registries import registry
+from dataflow_assets.languages.sql.reader.options import CONFLUENT, JDBC, KAFKA, UPSERT
 from dataflow_assets.languages.sql.reader.scans import begin, end
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 
@@ -40,6 +45,7 @@ PRODUCERS: tuple[Key, ...] = (
 )
 _OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partition\.discovery.*")
 _PROPERTIES = (CLIENT, PRODUCERS)
+_URLS = ("url", "schema-registry.url")
 
 
 def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
@@ -53,7 +59,7 @@ def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
         begin(table, notes),
         end(table, notes),
     )
-    given = {
+    config = {
         **reached,
         **fields,
         "topic": table.text("topic"),
@@ -61,15 +67,15 @@ def source(table: FlinkDeclared, flow: str, notes: Notes) -> KafkaSource | None:
         "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
-    made = _make(KafkaSource, given, table, notes)
-    return made and made.reading(TableReader(table.layouts), first, last)
+    built = _make(KafkaSource, config, table, notes)
+    return built and built.reading(TableReader(table.layouts), first, last)
 
 
 def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
     """The table as a sink; None where `notes` has got the reason."""
     if table.layouts is None:
         return jdbc(table, notes) if table.connector == JDBC else of_database(table, notes)
-    given: dict[str, Any] = {
+    config: dict[str, Any] = {
         **_connection(table, notes),
         "topic": table.text("topic"),
         "schema_registry": registry(table, notes),
@@ -77,45 +83,45 @@ def sink(table: FlinkDeclared, notes: Notes) -> Sink | None:
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
     }
     if compression := table.text("properties.compression.type"):
-        given["compression"] = compression
+        config["compression"] = compression
     if timeout := table.text("properties.transaction.timeout.ms"):
-        given["transaction_timeout"] = f"{timeout}ms"
+        config["transaction_timeout"] = f"{timeout}ms"
     if table.text("sink.partitioner", "default") != "default":
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
-    made = _make(KafkaSink, given, table, notes)
+    built = _make(KafkaSink, config, table, notes)
     folded = table.buffer.rows if table.buffer else 0
-    return made and made.writing(TableWriter(table.layouts, folded))
+    return built and built.writing(TableWriter(table.layouts, folded))
 
 
 def _connection(table: FlinkDeclared, notes: Notes) -> dict[str, Any]:
     """Brokers and security, of the options `properties.*`."""
     document = _without_prefix(table)
-    told: dict[str, Told] = {}
+    client_settings: dict[str, ClientSetting] = {}
     for key, text in document.value.items():
-        told[key] = Told(text, (document, key))
+        client_settings[key] = ClientSetting(text, (document, key))
         _check_property(key, table, document, notes)
     where = (document, "bootstrap.servers")
     brokers = [part.strip() for part in document.value.get("bootstrap.servers", "").split(",")]
-    found = [_BROKER.fullmatch(part) for part in brokers if part]
-    if not all(found) or not found:
+    matches = [_BROKER.fullmatch(part) for part in brokers if part]
+    if not all(matches) or not matches:
         notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
     return {
-        "brokers": tuple(match[1] for match in found if match),
-        **security(told, notes, where),
+        "brokers": tuple(match[1] for match in matches if match),
+        **security(client_settings, notes, where),
     }
 
 
 def _without_prefix(table: FlinkDeclared) -> Document:
     """The client's properties by their own keys, in their own places."""
-    given = {
+    properties = {
         key.removeprefix(PROPERTIES): one.value
         for key, one in table.options.items()
         if key.startswith(PROPERTIES)
     }
     places: dict[Path, Place] = {(): table.document.places[()]}
-    places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in given}
-    return Document(table.document.file, given, places)
+    places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in properties}
+    return Document(table.document.file, properties, places)
 
 
 def _check_property(key: str, table: FlinkDeclared, document: Document, notes: Notes) -> None:
@@ -129,14 +135,14 @@ def _check_property(key: str, table: FlinkDeclared, document: Document, notes: N
         if document.value[key].strip() != "read_committed":
             notes.note(where, "has no effect: only committed records are read")
         return
-    found = entry(key, *_PROPERTIES)
-    if found is not None and found.verdict == "refused":
-        notes.wrong(where, found.says, key=True)
-    elif found is not None and found.verdict == "ignored":
+    key_entry = entry(key, *_PROPERTIES)
+    if key_entry is not None and key_entry.verdict == "refused":
+        notes.wrong(where, key_entry.says, key=True)
+    elif key_entry is not None and key_entry.verdict == "ignored":
         notes.idle(where)
-    elif found is None:
-        said = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
-        notes.note(where, f"has no effect: {said}")
+    elif key_entry is None:
+        reason = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
+        notes.note(where, f"has no effect: {reason}")
 
 
 def _check_reset(table: FlinkDeclared, where: Where, notes: Notes) -> None:
@@ -170,3 +176,56 @@ def _make(
     except ValidationError as error:
         notes.refuse(error, places, (table.document, "connector"))
         return None
+
+
+def registry(table: FlinkDeclared, notes: Notes) -> SchemaRegistry | None:
+    """Returns None where the table needs none, or `notes` has got the reason."""
+    starts = list(_starts(table))
+    if not starts:
+        return None
+    urls = [_url(table, start, notes) for start in starts]
+    if len(set(urls)) > 1:
+        message = "must be the registry of the other one: a table has one schema registry"
+        notes.wrong((table.document, f"{starts[1]}.url"), message)
+    if None in urls or len(set(urls)) > 1:
+        return None
+    config: dict[str, Any] = {"url": urls[0]}
+    for start in starts:
+        config |= _login(table, start, notes)
+    try:
+        return SchemaRegistry(**config)
+    except ValidationError as error:
+        notes.refuse(error, {}, (table.document, f"{starts[0]}.url"))
+        return None
+
+
+def _starts(table: FlinkDeclared) -> Iterator[str]:
+    for name, start in (("value.format", "value."), ("key.format", "key."), ("format", "")):
+        value_format = table.text(name)
+        is_confluent = value_format in (CONFLUENT, DEBEZIUM_CONFLUENT)
+        if is_confluent and (name != "format" or table.connector == KAFKA):
+            yield f"{start}{value_format}"
+
+
+def _url(table: FlinkDeclared, start: str, notes: Notes) -> str | None:
+    urls = [table.text(f"{start}.{name}") for name in _URLS if table.text(f"{start}.{name}")]
+    if not urls:
+        where = (table.document, f"{start}.url")
+        notes.wrong(where, "is required: the schema registry, like https://registry:8081", key=True)
+        return None
+    return urls[0]
+
+
+def _login(table: FlinkDeclared, start: str, notes: Notes) -> dict[str, Any]:
+    user_info, token = f"{start}.basic-auth.user-info", f"{start}.bearer-auth.token"
+    fields: dict[str, Any] = {}
+    if text := table.text(user_info):
+        user, colon, password = text.partition(":")
+        if not colon:
+            notes.wrong((table.document, user_info), "must be user:password")
+            return {}
+        login = field_or_reference("password", password, (table.document, user_info), notes)
+        fields["basic_auth"] = {"username": user, **login}
+    if text := table.text(token):
+        fields |= field_or_reference("bearer_token", text, (table.document, token), notes)
+    return fields

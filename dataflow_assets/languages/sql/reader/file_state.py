@@ -1,4 +1,4 @@
-"""What is known of a file of SQL while it is read, and how its names are declared."""
+"""Declares the names of a file of SQL while it is read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.reader.like import merge
 from dataflow_assets.languages.sql.reader.relation import FlinkCatalog, FlinkRefusals, Relation
 from dataflow_assets.languages.sql.reader.relations import relations
-from dataflow_assets.languages.sql.reader.several_inserts import Made
+from dataflow_assets.languages.sql.reader.several_inserts import PlannedInsert
 from dataflow_assets.languages.sql.reader.syntax import FlinkCreateTable, Query, View
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared, declare_table, environment_of
 
 
 @dataclass
 class FileState(StatementNotes):
-    """What is known while a file is read from its beginning to its end."""
+    """The names and findings of a file while it is read from beginning to end."""
 
     text: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class FileState(StatementNotes):
     """By the name of a table the files of the folder that declare it; None: with findings there."""
     flows: dict[str, Place] = field(default_factory=dict)
     """By their names the queries of the flows that were read."""
-    made: dict[str, list[Made]] = field(default_factory=dict)
+    made: dict[str, list[PlannedInsert]] = field(default_factory=dict)
     """By their targets the INSERTs that were read."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
     def catalog(self) -> FlinkCatalog:
-        """Of two tables of a name the file's own is meant."""
+        """The tables and views that queries can read; the file's own tables come first."""
         own = {*self.written, *self.views, *self.broken}
         others = {name: found for name, found in self.beside.items() if name not in own}
         usable = {name: found[0][1] for name, found in others.items() if len(found) == 1}
@@ -45,26 +45,26 @@ class FileState(StatementNotes):
         unusable = {
             name: _unusable(name, one) for name, one in others.items() if name not in tables
         }
-        known = {name: one for name, one in self.tables.items() if name not in self.broken}
+        sound = {name: one for name, one in self.tables.items() if name not in self.broken}
         views = {name: one for name, one in self.views.items() if name not in self.broken}
-        return FlinkCatalog(tables | known, views, frozenset(self.broken), unusable)
+        return FlinkCatalog(tables | sound, views, frozenset(self.broken), unusable)
 
 
 def _unusable(name: str, found: Sequence[tuple[str, FlinkDeclared | None]]) -> str:
     files = ", ".join(sorted(file for file, _ in found))
     if len(found) == 1:
         return f"{name} is declared in {files}, which has findings about it"
-    said = f"several files of this folder declare {name}: {files}"
-    return f"{said}; declare it in this one, or in one of them"
+    reason = f"several files of this folder declare {name}: {files}"
+    return f"{reason}; declare it in this one, or in one of them"
 
 
 def declare(one: FlinkCreateTable | View, state: FileState) -> None:
     """Takes a table or view for the statements behind it; mistakes are findings."""
-    known = one.name in state.written or one.name in state.views
+    is_taken = one.name in state.written or one.name in state.views
     kind = "table" if isinstance(one, FlinkCreateTable) else "view"
-    if known and one.if_not_exists:
+    if is_taken and one.if_not_exists:
         return
-    if known:
+    if is_taken:
         state.wrong(f"{kind} {one.name}", one.place, "is declared twice in this file")
         state.broken.add(one.name)
         return
@@ -81,13 +81,13 @@ def declare(one: FlinkCreateTable | View, state: FileState) -> None:
         state.broken.add(one.name)
         return
     state.written[one.name] = table
-    found = declare_table(table, state.file, state.notes)
-    if found is None:
+    declared = declare_table(table, state.file, state.notes)
+    if declared is None:
         state.broken.add(one.name)
         return
-    state.tables[one.name] = found
+    state.tables[one.name] = declared
     try:
-        found.scope(environment_of(state.settings))
+        declared.scope(environment_of(state.settings))
     except Unreadable as error:
         state.wrong(f"table {one.name}", error.place, error.message)
         state.broken.add(one.name)
@@ -107,7 +107,7 @@ def _with_like(table: FlinkCreateTable, state: FileState) -> FlinkCreateTable:
 @contextmanager
 def naming(named: Sequence[View], state: FileState) -> Iterator[None]:
     """The queries of a WITH have names in its statement alone, which hide those of the file."""
-    known = state.views, state.broken
+    views = state.views, state.broken
     state.views, state.broken = copy(state.views), copy(state.broken)
     try:
         own = set[str]()
@@ -120,7 +120,7 @@ def naming(named: Sequence[View], state: FileState) -> Iterator[None]:
             _keep(one, rows, state)
         yield
     finally:
-        state.views, state.broken = known
+        state.views, state.broken = views
 
 
 def _rows(view: View, state: FileState) -> tuple[Relation, ...]:

@@ -20,7 +20,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 
 
 @dataclass(frozen=True)
-class Given:
+class FormatOptions:
     """The options of one table, and where to tell what is wrong with them."""
 
     table: FlinkCreateTable
@@ -30,22 +30,20 @@ class Given:
 
     def text(self, key: str) -> str | None:
         """The value of an option; None: it is not given."""
-        found = self.options.get(key)
-        return None if found is None else found.value
+        option = self.options.get(key)
+        return None if option is None else option.value
 
     def wrong(self, key: str, message: str) -> None:
-        """Keeps what is wrong with an option."""
         self.notes.wrong((self.document, key), message, key=key not in self.options)
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
-        """A value that is one of a few."""
-        found = self.text(key)
-        if found is None:
+        text = self.text(key)
+        if text is None:
             return default
-        if found not in allowed:
-            self.wrong(key, suggest(found, allowed))
+        if text not in allowed:
+            self.wrong(key, suggest(text, allowed))
             return default
-        return found
+        return text
 
     def truth(self, key: str) -> bool:
         """A value that is true or false, by default false."""
@@ -53,21 +51,21 @@ class Given:
 
     def delimiter(self, key: str) -> str | None:
         """The one option of CSV in which Flink reads Java's escapes."""
-        found = self.text(key)
-        if found is not None:
-            made = _ESCAPE.sub(_unescape, found)
-            if len(made) == 1 and made not in "\r\n":
-                return made
+        text = self.text(key)
+        if text is not None:
+            unescaped = _ESCAPE.sub(_unescape, text)
+            if len(unescaped) == 1 and unescaped not in "\r\n":
+                return unescaped
         return self.character(key, ",")
 
     def character(self, key: str, default: str | None) -> str | None:
-        found = self.text(key)
-        if found is None:
+        text = self.text(key)
+        if text is None:
             return default
-        if len(found) != 1 or found in "\r\n":
+        if len(text) != 1 or text in "\r\n":
             self.wrong(key, "must be one character, and not the end of a line")
             return default
-        return found
+        return text
 
 
 def _unescape(found: re.Match[str]) -> str:
@@ -76,7 +74,7 @@ def _unescape(found: re.Match[str]) -> str:
     return _ESCAPED.get(found[2], found[2])
 
 
-def _json(given: Given, start: str) -> dict[str, Any]:
+def _json(given: FormatOptions, start: str) -> dict[str, Any]:
     missing = given.truth(f"{start}.fail-on-missing-field")
     ignored = given.truth(f"{start}.ignore-parse-errors")
     if missing and ignored:
@@ -94,7 +92,7 @@ def _json(given: Given, start: str) -> dict[str, Any]:
     }
 
 
-def _csv(given: Given, start: str) -> dict[str, Any]:
+def _csv(given: FormatOptions, start: str) -> dict[str, Any]:
     quoted = not given.truth(f"{start}.disable-quote-character")
     scientific = f"{start}.write-bigdecimal-in-scientific-notation"
     quote = given.character(f"{start}.quote-character", '"') if quoted else None
@@ -114,29 +112,29 @@ def _csv(given: Given, start: str) -> dict[str, Any]:
     }
 
 
-def _raw(given: Given, start: str) -> dict[str, Any]:
+def _raw(given: FormatOptions, start: str) -> dict[str, Any]:
     charset = given.text(f"{start}.charset") or "UTF-8"
     try:
         "a".encode(charset)
     except (LookupError, ValueError):
         given.wrong(f"{start}.charset", "is not known")
     order = ("big-endian", "little-endian")
-    found = given.choice(f"{start}.endianness", order, "big-endian")
-    return {"charset": charset, "endianness": found.removesuffix("-endian")}
+    endianness = given.choice(f"{start}.endianness", order, "big-endian")
+    return {"charset": charset, "endianness": endianness.removesuffix("-endian")}
 
 
-def _avro(_: Given, __: str) -> dict[str, Any]:
+def _avro(_: FormatOptions, __: str) -> dict[str, Any]:
     return {"times": "RFC-3339"}
 
 
-def _confluent(given: Given, start: str) -> dict[str, Any]:
+def _confluent(given: FormatOptions, start: str) -> dict[str, Any]:
     given.choice(f"{start}.auto.register.schemas", ("true",), "true")
     names = (f"{start}.subject", f"{start}.schema-registry.subject")
     subject = next(filter(None, map(given.text, names)), "")
     return {"times": "RFC-3339", "named": True, "subject": subject}
 
 
-def _canal(given: Given, start: str) -> dict[str, Any]:
+def _canal(given: FormatOptions, start: str) -> dict[str, Any]:
     names = {one: given.text(f"{start}.{one}.include") or "" for one in ("database", "table")}
     for one, text in names.items():
         try:
@@ -146,12 +144,12 @@ def _canal(given: Given, start: str) -> dict[str, Any]:
     return {**_changes(given, start), **names}
 
 
-def _changes(given: Given, start: str) -> dict[str, Any]:
+def _changes(given: FormatOptions, start: str) -> dict[str, Any]:
     given.truth(f"{start}.schema-include")
     return _json(given, start)
 
 
-READ: Mapping[str, Callable[[Given, str], dict[str, Any]]] = {
+READ: Mapping[str, Callable[[FormatOptions, str], dict[str, Any]]] = {
     "json": _json,
     "csv": _csv,
     "avro": _avro,

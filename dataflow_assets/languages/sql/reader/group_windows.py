@@ -15,7 +15,6 @@ from dataflow_assets.languages.sql.reader.syntax import (
     Literal,
     Node,
     Select,
-    Selected,
     Windowed,
 )
 from dataflow_assets.languages.sql.reader.windows import END, START, TIME
@@ -30,25 +29,21 @@ def over_windows(select: Select) -> Select:
     Raises Unreadable.
     """
     groups = select.groups or ()
-    found = [one for one in groups if isinstance(one, Invoked) and one.name in KINDS]
-    if not found:
+    windows = [one for one in groups if isinstance(one, Invoked) and one.name in KINDS]
+    if not windows:
         return select
-    if len(found) > 1:
-        raise Unreadable(found[1].place, "a query has one window")
-    window = found[0]
-    named = _FlinkNamed(window)
-    items = tuple(_select(named, one) for one in select.items)
-    having = None if select.having is None else named.of(select.having)
-    keys = [named.of(one) for one in groups if one is not window]
-    keys += [FlinkName(window.place, (name,)) for name in (START, END, *named.used)]
+    if len(windows) > 1:
+        raise Unreadable(windows[1].place, "a query has one window")
+    window = windows[0]
+    names = _FlinkNamed(window)
+    items = tuple(replace(one, node=names.of(one.node)) for one in select.items)
+    having = None if select.having is None else names.of(select.having)
+    keys = [names.of(one) for one in groups if one is not window]
+    keys += [FlinkName(window.place, (name,)) for name in (START, END, *names.used)]
     source = _window(window, select)
     return replace(
         select, items=items, source=source, alias=_alias(select), groups=tuple(keys), having=having
     )
-
-
-def _select(named: _FlinkNamed, item: Selected) -> Selected:
-    return replace(item, node=named.of(item.node))
 
 
 def _alias(select: Select) -> str | None:

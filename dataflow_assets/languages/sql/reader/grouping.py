@@ -25,7 +25,7 @@ from dataflow_assets.languages.sql.reader.syntax import (
 
 @dataclass(frozen=True)
 class Grouping(Scope):
-    """What names and aggregates mean behind a GROUP BY."""
+    """Resolves names and aggregates after a GROUP BY."""
 
     inner: Scope = Scope(())
     """Of the rows that are grouped."""
@@ -43,7 +43,14 @@ class Grouping(Scope):
             raise Unreadable(node.place, "* stands for columns that are not in GROUP BY")
         if isinstance(node, FlinkName):
             return self._key(bound(node, self.inner), node)
-        return self._group_key(node)
+        # An expression of GROUP BY, as it is there.
+        if all(isinstance(one, FlinkColumn) for one in self.keys):
+            return None
+        try:
+            expression = bound(node, self.inner)
+        except Unreadable:
+            return None  # something in it is an aggregate, or wrong: its parts tell
+        return self._column(expression) if expression in self.keys else None
 
     def _key(self, found: Expression, node: FlinkName) -> Expression:
         if found not in self.keys:
@@ -57,16 +64,6 @@ class Grouping(Scope):
     def _column(self, found: Expression, name: str = "") -> FlinkColumn:
         return FlinkColumn(found.type, self.keys.index(found), name)
 
-    def _group_key(self, node: Invoked | Casting) -> Expression | None:
-        """An expression of GROUP BY, as it is there."""
-        if all(isinstance(one, FlinkColumn) for one in self.keys):
-            return None
-        try:
-            found = bound(node, self.inner)
-        except Unreadable:
-            return None  # something in it is an aggregate, or wrong: its parts tell
-        return self._column(found) if found in self.keys else None
-
     def _call(self, node: Invoked) -> Expression:
         call = aggregate(node, self.inner)
         if call not in self.calls:
@@ -75,17 +72,16 @@ class Grouping(Scope):
 
 
 def aggregate(node: Invoked, scope: Scope) -> Aggregate:
-    """An aggregate with its types. Raises Unreadable."""
     argument = _argument(node, scope)
     condition = None if node.condition is None else bound(node.condition, scope)
     if condition is not None and condition.type.kind not in ("BOOLEAN", "NULL"):
         message = f"FILTER takes a condition, not {condition.type}"
         raise Unreadable(_place(node.condition, node), message)
-    given = FlinkType("BOOLEAN") if argument is None else argument.type
-    if node.distinct and has_map(given):
-        raise Unreadable(node.place, f"{node.name}: {given} cannot be compared")
+    argument_type = FlinkType("BOOLEAN") if argument is None else argument.type
+    if node.distinct and has_map(argument_type):
+        raise Unreadable(node.place, f"{node.name}: {argument_type} cannot be compared")
     try:
-        kind = result_of(node.name, given)
+        kind = result_of(node.name, argument_type)
     except ValueError as error:
         raise Unreadable(node.place, f"{node.name}: {error}") from None
     return Aggregate(node.name, kind, argument, node.distinct, condition)
@@ -108,7 +104,7 @@ def _argument(node: Invoked, scope: Scope) -> Expression | None:
 
 
 def has_map(kind: FlinkType) -> bool:
-    """Whether values of a type are maps, or hold some: nobody says which of two is the same."""
+    """Tells whether values are maps or hold some, which no rule compares."""
     return kind.kind == "MAP" or any(map(has_map, kind.items))
 
 
@@ -120,7 +116,6 @@ def is_grouped(select: Select) -> bool:
 
 
 def has_aggregate(node: Node) -> bool:
-    """Returns whether there is one in an expression."""
     if isinstance(node, Invoked) and node.name in AGGREGATES:
         return True
     return any(map(has_aggregate, _parts(node)))
@@ -137,11 +132,11 @@ def grouping(select: Select, scope: Scope) -> Grouping:
     """The scope behind GROUP BY. Raises Unreadable."""
     keys: list[Expression] = []
     for node in select.groups or ():
-        found = bound(node, scope)
-        if has_map(found.type):
-            raise Unreadable(node.place, f"GROUP BY: {found.type} cannot be compared")
-        if found not in keys:
-            keys.append(found)
+        expression = bound(node, scope)
+        if has_map(expression.type):
+            raise Unreadable(node.place, f"GROUP BY: {expression.type} cannot be compared")
+        if expression not in keys:
+            keys.append(expression)
     return Grouping((), scope.tables, scope.environment, scope, tuple(keys))
 
 

@@ -39,10 +39,7 @@ Parts = TypeVar("Parts", FlinkStage, Unnest)
 
 
 def plan(
-    insert: FlinkInsert,
-    relation: Relation,
-    target: FlinkDeclared,
-    settings: Mapping[str, str],
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, settings: Mapping[str, str]
 ) -> FlinkPlan:
     """Returns what the flow does with each message. Raises Unreadable."""
     table = relation.table
@@ -57,7 +54,7 @@ def plan(
     conditions = [one for one in (relation.where, key_where) if one is not None]
     parts, expressions = sharing(insert, [*conditions, *(one.expression for one in outputs)])
     computed = iter(expressions)
-    found = FlinkPlan(
+    built = FlinkPlan(
         value=layouts.value,
         key=layouts.key,
         cells=cells,
@@ -73,7 +70,7 @@ def plan(
     )
     if changelog:
         check_changelog(insert, relation, target, outputs, cells)
-    return found
+    return built
 
 
 def sharing(
@@ -88,7 +85,7 @@ def sharing(
 
 
 def sharing_parts(insert: FlinkInsert, one: Parts) -> Parts:
-    """The same, with what its expressions have in common computed once. Raises Unreadable."""
+    """Computes once what expressions of an insert have in common. Raises Unreadable."""
     parts, found = sharing(insert, one.expressions)
     return replace(one.over(found), shared=parts)
 
@@ -121,8 +118,8 @@ def _of_deleted(relation: Relation) -> Expression | None:
     if not table.table.key:
         return relation.where
     keys = {at for at, one in enumerate(table.stored_columns) if one.name in table.table.key}
-    found = [one for one in conjuncts(relation.where) if lasting(one) and columns(one) <= keys]
-    return conjunction(found)
+    terms = [one for one in conjuncts(relation.where) if lasting(one) and columns(one) <= keys]
+    return conjunction(terms)
 
 
 def _check_target(insert: FlinkInsert, target: FlinkDeclared) -> None:
@@ -149,9 +146,9 @@ def _check_target(insert: FlinkInsert, target: FlinkDeclared) -> None:
 def _outputs(
     insert: FlinkInsert, relation: Relation, target: FlinkDeclared, *, trims: bool
 ) -> Iterator[FlinkOutput]:
-    given = dict(_columns_in_order(insert, relation, target))
+    written = dict(_columns_in_order(insert, relation, target))
     for column in target.written_columns:
-        place, found = given.get(column.name, (insert.place, FlinkConstant(NULL, None)))
+        place, found = written.get(column.name, (insert.place, FlinkConstant(NULL, None)))
         yield FlinkOutput(
             column.name,
             _fit(place, found, column, target, trims=trims),
@@ -171,14 +168,14 @@ def _columns_in_order(
         if name not in names:
             message = f"no column {name} in {target.name}; {suggest(name, names)}"
             raise Unreadable(insert.table_place, message)
-    wanted = list(insert.columns or names)
-    if len(wanted) != len(relation.columns):
+    order = list(insert.columns or names)
+    if len(order) != len(relation.columns):
         message = (
             f"the query has {len(relation.columns)} columns, and {target.name} takes "
-            f"{len(wanted)}: {', '.join(wanted)}"
+            f"{len(order)}: {', '.join(order)}"
         )
         raise Unreadable(insert.query.place, message)
-    for name, (_, one), place in zip(wanted, relation.columns, relation.places, strict=True):
+    for name, (_, one), place in zip(order, relation.columns, relation.places, strict=True):
         yield name, (place, one)
 
 
@@ -190,18 +187,17 @@ def _fit(
     *,
     trims: bool,
 ) -> Expression:
-    wanted = column.type or STRING
-    if not assignable(found.type, wanted):
+    kind = column.type or STRING
+    if not assignable(found.type, kind):
         message = (
-            f"is {found.type}, and {target.name}.{column.name} is {wanted}: write CAST(... AS "
-            f"{wanted})"
+            f"is {found.type}, and {target.name}.{column.name} is {kind}: write CAST(... AS {kind})"
         )
         raise Unreadable(place, message)
-    if found.type.text and wanted.text and not trims:
+    if found.type.text and kind.text and not trims:
         return found  # lengths are not enforced
     try:
-        made = cast_to(found, wanted)
-        return cast_to(made, METADATA[column.metadata]) if column.metadata else made
+        fitted = cast_to(found, kind)
+        return cast_to(fitted, METADATA[column.metadata]) if column.metadata else fitted
     except ValueError as error:
         raise Unreadable(place, str(error)) from None
 

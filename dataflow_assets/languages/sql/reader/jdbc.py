@@ -32,47 +32,47 @@ _PARAMETERS: Mapping[str, str] = {
 def jdbc(table: FlinkDeclared, notes: Notes) -> LoginSink | None:
     """The table as a sink; None where `notes` has got the reason."""
     before = len(notes.findings)
-    found = _URL.fullmatch(table.text("url"))
-    if found is None:
+    match = _URL.fullmatch(table.text("url"))
+    if match is None:
         message = "must be jdbc:postgresql://host:port/database; other databases are not supported"
         notes.wrong((table.document, "url"), message, key="url" not in table.options)
     if not table.text("table-name"):
         notes.wrong((table.document, "table-name"), "is required: the table", key=True)
-    given = dict(parse_qsl(found["rest"] or "")) if found else {}
-    login = _login(table, given, notes)
-    parameters = _parameters(table, given, notes)
-    if found is None or len(notes.findings) > before:
+    url_parameters = dict(parse_qsl(match["rest"] or "")) if match else {}
+    login = _login(table, url_parameters, notes)
+    parameters = _parameters(table, url_parameters, notes)
+    if match is None or len(notes.findings) > before:
         return None
     user = f"{quote(login.pop('user'), safe='')}@" if login.get("user") else ""
     query = f"?{urlencode(parameters)}" if parameters else ""
-    address = f"postgresql://{user}{found['hosts']}/{found['database']}{query}"
+    address = f"postgresql://{user}{match['hosts']}/{match['database']}{query}"
     return _make(table, {"connection_string": SecretStr(address), **login}, notes)
 
 
 def _login(table: FlinkDeclared, given: dict[str, str], notes: Notes) -> dict[str, Any]:
     """The user, and the password or where it is."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if user := table.text("username") or given.pop("user", ""):
-        found["user"] = user
+        fields["user"] = user
     password = table.text("password")
     if password:
-        found |= field_or_reference("password", password, (table.document, "password"), notes)
+        fields |= field_or_reference("password", password, (table.document, "password"), notes)
     elif "password" in given:
-        found["password"] = given["password"]
+        fields["password"] = given["password"]
     given.pop("password", None)
-    return found
+    return fields
 
 
 def _parameters(table: FlinkDeclared, given: Mapping[str, str], notes: Notes) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in given.items():
         if name in _PARAMETERS:
-            found[_PARAMETERS[name]] = value
+            parameters[_PARAMETERS[name]] = value
         elif name == "ssl" and value != "false":
-            found.setdefault("sslmode", "verify-full")
+            parameters.setdefault("sslmode", "verify-full")
         elif name != "user":
             notes.note((table.document, "url"), f"its parameter {name} has no effect")
-    return found
+    return parameters
 
 
 def _make(table: FlinkDeclared, given: Mapping[str, Any], notes: Notes) -> LoginSink | None:

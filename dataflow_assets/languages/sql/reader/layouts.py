@@ -13,7 +13,7 @@ from dataflow_assets.languages.sql.engine.metadata import WRITABLE
 from dataflow_assets.languages.sql.engine.types import STRING, FlinkType
 from dataflow_assets.languages.sql.reader import options as known
 from dataflow_assets.languages.sql.reader.change_formats import CHANGES, DEBEZIUM_CONFLUENT
-from dataflow_assets.languages.sql.reader.format_options import READ, Given
+from dataflow_assets.languages.sql.reader.format_options import READ, FormatOptions
 from dataflow_assets.languages.sql.reader.syntax import (
     FlinkColumnDefinition,
     FlinkCreateTable,
@@ -35,27 +35,27 @@ def layouts(
     notes: Notes,
 ) -> Layouts | None:
     """Returns what is in the bytes; None where `notes` has got the reason."""
-    given = Given(table, options, document, notes)
+    table_options = FormatOptions(table, options, document, notes)
     before = len(notes.findings)
     columns = {one.name: one for one in table.columns if one.physical}
-    key_columns = _key_columns(given, connector, columns)
-    prefix = given.text("key.fields-prefix") or ""
-    included = given.choice("value.fields-include", ("ALL", "EXCEPT_KEY"), "ALL")
-    _check_prefix(given, prefix, included, key_columns)
+    key_columns = _key_columns(table_options, connector, columns)
+    prefix = table_options.text("key.fields-prefix") or ""
+    included = table_options.choice("value.fields-include", ("ALL", "EXCEPT_KEY"), "ALL")
+    _check_prefix(table_options, prefix, included, key_columns)
     of_value = [
         one for name, one in columns.items() if included == "ALL" or name not in key_columns
     ]
-    value_kind = _kind(given, _value_key(given, connector))
+    value_kind = _kind(table_options, _value_key(table_options, connector))
     keyed = connector == known.UPSERT or "key.format" in options
-    key_kind = _kind(given, "key.format") if keyed else None
-    _check_changes(given, connector, included, value_kind, key_kind)
+    key_kind = _kind(table_options, "key.format") if keyed else None
+    _check_changes(table_options, connector, included, value_kind, key_kind)
     if len(notes.findings) > before or value_kind is None:
         return None
-    value = _layout(given, value_kind, _prefix(given, connector), of_value)
+    value = _layout(table_options, value_kind, _prefix(table_options, connector), of_value)
     key = None
     if key_kind is not None:
         of_key = [columns[name] for name in key_columns]
-        key = _layout(given, key_kind, "key", of_key)
+        key = _layout(table_options, key_kind, "key", of_key)
     beside = tuple((one.name, one.metadata or "") for one in table.columns if _is_written(one))
     return Layouts(value, key, key_columns, beside) if len(notes.findings) == before else None
 
@@ -64,7 +64,7 @@ def _is_written(column: FlinkColumnDefinition) -> bool:
     return column.metadata in WRITABLE and not column.virtual
 
 
-def _value_key(given: Given, connector: str) -> str:
+def _value_key(given: FormatOptions, connector: str) -> str:
     if connector == known.UPSERT:
         return "value.format"
     if "format" in given.options and "value.format" in given.options:
@@ -72,12 +72,12 @@ def _value_key(given: Given, connector: str) -> str:
     return "value.format" if "value.format" in given.options else "format"
 
 
-def _prefix(given: Given, connector: str) -> str:
+def _prefix(given: FormatOptions, connector: str) -> str:
     return "" if connector == known.KAFKA and "format" in given.options else "value"
 
 
 def _key_columns(
-    given: Given, connector: str, columns: Mapping[str, FlinkColumnDefinition]
+    given: FormatOptions, connector: str, columns: Mapping[str, FlinkColumnDefinition]
 ) -> tuple[str, ...]:
     if connector == known.UPSERT:
         return tuple(name for name in given.table.key if name in columns)
@@ -87,15 +87,19 @@ def _key_columns(
         if listed is None:
             missing, other = other, missing
         given.wrong(missing, f"is required with {other}")
-    found = [one.strip() for one in (listed or "").split(";") if one.strip()]
-    for name in found:
+    names = [one.strip() for one in (listed or "").split(";") if one.strip()]
+    for name in names:
         if name not in columns:
             given.wrong("key.fields", f"no column {name}; {suggest(name, columns)}")
-    return tuple(name for name in found if name in columns)
+    return tuple(name for name in names if name in columns)
 
 
 def _check_changes(
-    given: Given, connector: str, included: str, value_kind: str | None, key_kind: str | None
+    given: FormatOptions,
+    connector: str,
+    included: str,
+    value_kind: str | None,
+    key_kind: str | None,
 ) -> None:
     if key_kind in CHANGES:
         given.wrong("key.format", f"{key_kind} is of values: a key is no change")
@@ -108,7 +112,9 @@ def _check_changes(
         given.wrong("value.fields-include", f"must be ALL: rows of {value_kind} have all columns")
 
 
-def _check_prefix(given: Given, prefix: str, included: str, key_columns: Sequence[str]) -> None:
+def _check_prefix(
+    given: FormatOptions, prefix: str, included: str, key_columns: Sequence[str]
+) -> None:
     if not prefix:
         return
     if included == "ALL":
@@ -118,24 +124,21 @@ def _check_prefix(given: Given, prefix: str, included: str, key_columns: Sequenc
             given.wrong("key.fields-prefix", f"the key's column {name} does not begin so")
 
 
-def _kind(given: Given, key: str) -> str | None:
-    found = given.text(key)
-    if found is None:
+def _kind(given: FormatOptions, key: str) -> str | None:
+    kind = given.text(key)
+    if kind is None:
         given.wrong(key, f"is required; allowed: {', '.join(_KINDS)}")
-    elif found in known.OTHER_KINDS:
-        given.wrong(key, f"{found} {known.OTHER_KINDS[found]}")
-    elif found not in _KINDS:
-        given.wrong(key, f"unknown format; {suggest(found, _KINDS)}")
+    elif kind in known.OTHER_KINDS:
+        given.wrong(key, f"{kind} {known.OTHER_KINDS[kind]}")
+    elif kind not in _KINDS:
+        given.wrong(key, f"unknown format; {suggest(kind, _KINDS)}")
     else:
-        return found
+        return kind
     return None
 
 
 def _layout(
-    given: Given,
-    kind: str,
-    prefix: str,
-    columns: Sequence[FlinkColumnDefinition],
+    given: FormatOptions, kind: str, prefix: str, columns: Sequence[FlinkColumnDefinition]
 ) -> FlinkLayout:
     is_key = prefix == "key" and bool(given.table.key)
     cut = (given.text("key.fields-prefix") or "") if prefix == "key" else ""
@@ -147,15 +150,15 @@ def _layout(
     _check_types(given, kind, columns, prefix)
     start = f"{prefix}.{kind}" if prefix else kind
     _check_other_kinds(given, prefix, kind)
-    made = READ[kind](given, start)
+    layout = READ[kind](given, start)
     plain = _PLAIN.get(kind, kind)
     if kind in CHANGES:
-        made |= {"envelope": CHANGES[kind], "primary": given.table.key}
-        return ChangeLayout(plain, names, types, nullable, **made)  # type: ignore[arg-type]
-    return FlinkLayout(plain, names, types, nullable, **made)  # type: ignore[arg-type]
+        layout |= {"envelope": CHANGES[kind], "primary": given.table.key}
+        return ChangeLayout(plain, names, types, nullable, **layout)  # type: ignore[arg-type]
+    return FlinkLayout(plain, names, types, nullable, **layout)  # type: ignore[arg-type]
 
 
-def _check_other_kinds(given: Given, prefix: str, kind: str) -> None:
+def _check_other_kinds(given: FormatOptions, prefix: str, kind: str) -> None:
     """Options of another format than the declared one."""
     for other in _KINDS:
         start = f"{prefix}.{other}." if prefix else f"{other}."
@@ -165,16 +168,16 @@ def _check_other_kinds(given: Given, prefix: str, kind: str) -> None:
 
 
 def _check_types(
-    given: Given, kind: str, columns: Sequence[FlinkColumnDefinition], prefix: str
+    given: FormatOptions, kind: str, columns: Sequence[FlinkColumnDefinition], prefix: str
 ) -> None:
     what = "key" if prefix == "key" else "value"
     where = f"{prefix}.format" if prefix else "format"
     if kind == "raw" and len(columns) != 1:
         given.wrong(where, f"raw is one column, and the {what} has {len(columns)}")
     for one in columns:
-        found = _type_problem(kind, one.type or STRING)
-        if found:
-            given.wrong(where, f"the column {one.name} of type {one.type}: {found}")
+        reason = _type_problem(kind, one.type or STRING)
+        if reason:
+            given.wrong(where, f"the column {one.name} of type {one.type}: {reason}")
 
 
 def _type_problem(kind: str, column: FlinkType) -> str:

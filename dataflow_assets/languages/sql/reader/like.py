@@ -63,16 +63,16 @@ def _watermark(table: FlinkCreateTable, like: Like, other: FlinkCreateTable) -> 
 
 def _options(table: FlinkCreateTable, like: Like, other: FlinkCreateTable) -> tuple[Option, ...]:
     """The table's own options win, unless LIKE includes the others in so many words."""
-    given = {one.key: one for one in table.options}
+    own = {one.key: one for one in table.options}
     if not includes(like, "OPTIONS"):
         return table.options
     if like.options.get("OPTIONS") == "INCLUDING":
         for one in other.options:
-            if one.key in given:
+            if one.key in own:
                 message = f"the option {one.key} is in both tables: write OVERWRITING OPTIONS"
                 raise Unreadable(like.place, message)
     theirs = {one.key: replace(one, place=like.place) for one in other.options}
-    return tuple((theirs | given).values())
+    return tuple((theirs | own).values())
 
 
 def _takes(column: FlinkColumnDefinition, table: FlinkCreateTable) -> bool:

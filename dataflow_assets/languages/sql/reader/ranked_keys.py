@@ -41,13 +41,13 @@ def by_key(
     check_upserts(insert, target, "the query")
     last = relation.stages[-1]
     assert isinstance(last, Ranking)  # noqa: S101 - that is what this is called for
-    given = {column_at(one.expression) for one in outputs if one.key}
-    places = frozenset(at for at in given if at is not None)
+    key_places = {column_at(one.expression) for one in outputs if one.key}
+    places = frozenset(at for at in key_places if at is not None)
     places |= implied_columns(relation.windows, relation.bounds, places)
-    found = list(unique(relation.stages, _primary(relation)))
+    candidates = list(unique(relation.stages, _primary(relation)))
     if is_single(last, relation.where):
-        found.append(frozenset(range(len(last.keys))))
-    if OTHER in given or not any(one <= places for one in found):
+        candidates.append(frozenset(range(len(last.keys))))
+    if OTHER in key_places or not any(one <= places for one in candidates):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must have the "
             "columns of PARTITION BY, and the column of ROW_NUMBER() unless WHERE leaves one row "
@@ -79,15 +79,17 @@ def _as_groups(
     row = call("ROW", [FlinkColumn(types[at], at) for at in used], Environment())
     keys = tuple(FlinkColumn(types[at], at) for at in places)
     calls = (Aggregate(ONLY, row.type, row),) if used else ()
-    made = FlinkStage(keys, calls, relation.where, retracts=True)
-    known: dict[int, Expression] = {at: FlinkColumn(types[at], n) for n, at in enumerate(places)}
+    groups = FlinkStage(keys, calls, relation.where, retracts=True)
+    key_columns: dict[int, Expression] = {
+        at: FlinkColumn(types[at], n) for n, at in enumerate(places)
+    }
     whole = FlinkColumn(row.type, len(places))
-    known |= {at: FlinkMember(types[at], whole, n) for n, at in enumerate(used)}
-    others = over_others(expressions, known)
+    key_columns |= {at: FlinkMember(types[at], whole, n) for n, at in enumerate(used)}
+    others = over_others(expressions, key_columns)
     outputs = tuple(
         replace(one, expression=other) for one, other in zip(outputs, others, strict=True)
     )
-    return replace(relation, where=None, stages=(*relation.stages, made)), outputs
+    return replace(relation, where=None, stages=(*relation.stages, groups)), outputs
 
 
 def is_single(stage: Ranking, where: Expression | None) -> bool:

@@ -45,7 +45,7 @@ class Numbering:
 
 @dataclass(frozen=True)
 class FlinkArrival:
-    """What tells when a row came that never goes: behind its columns, and among them."""
+    """The columns that tell when a row came: after its own columns, and among them."""
 
     width: int
     """How many columns it has: behind are offset and partition of its message."""
@@ -63,13 +63,13 @@ class FlinkArrival:
 
 def numbering(select: Select, scope: Scope) -> Numbering | None:
     """That of a SELECT; None where there is none. Raises Unreadable."""
-    found = [one.node for one in select.items if isinstance(one.node, FlinkNumbered)]
-    if not found:
+    numbers = [one.node for one in select.items if isinstance(one.node, FlinkNumbered)]
+    if not numbers:
         return None
-    if len(found) > 1:
+    if len(numbers) > 1:
         message = "a second ROW_NUMBER() in one SELECT: write it in a SELECT around this one"
-        raise Unreadable(found[1].place, message)
-    (node,) = found
+        raise Unreadable(numbers[1].place, message)
+    (node,) = numbers
     partition = [_comparable(one, scope, "PARTITION BY") for one in node.partition]
     order = [(_orderable(one.node, scope), one.descending, one.nulls_first) for one in node.order]
     different: list[Expression] = []
@@ -78,18 +78,20 @@ def numbering(select: Select, scope: Scope) -> Numbering | None:
 
 
 def _comparable(node: Node, scope: Scope, clause: str) -> Expression:
-    found = bound(node, scope)
-    if has_map(found.type):
-        raise Unreadable(node.place, f"{clause}: {found.type} cannot be compared")
-    return found
+    expression = bound(node, scope)
+    if has_map(expression.type):
+        raise Unreadable(node.place, f"{clause}: {expression.type} cannot be compared")
+    return expression
 
 
 def _orderable(node: Node, scope: Scope) -> Expression:
-    found = bound(node, scope)
-    if found.type.items or found.type.kind == "NULL":
-        message = f"ORDER BY: {found.type} has no order; allowed: numbers, texts, times, booleans"
+    expression = bound(node, scope)
+    if expression.type.items or expression.type.kind == "NULL":
+        message = (
+            f"ORDER BY: {expression.type} has no order; allowed: numbers, texts, times, booleans"
+        )
         raise Unreadable(node.place, message)
-    return found
+    return expression
 
 
 def ranking(
@@ -109,17 +111,18 @@ def ranking(
         arrival: of rows that only come: what tells when that was.
         retracts: whether rows may go as well.
     """
-    given: list[Expression] = []
-    given += (one for one in columns if _is_stored(one, found) and one not in given)
-    given += (one for one, _, _ in found.order if one not in given)
+    conditions: list[Expression] = []
+    conditions += (one for one in columns if _is_stored(one, found) and one not in conditions)
+    conditions += (one for one, _, _ in found.order if one not in conditions)
     order = [
-        FlinkOrder(given.index(one), descending, first) for one, descending, first in found.order
+        FlinkOrder(conditions.index(one), descending, first)
+        for one, descending, first in found.order
     ]
     late = _is_latest(found)
     for one in () if arrival is None else arrival.columns:
-        given += () if one in given else (one,)
-        order.append(FlinkOrder(given.index(one), late, not late))
-    calls = tuple(Aggregate(NUMBERED, one.type, one) for one in given)
+        conditions += () if one in conditions else (one,)
+        order.append(FlinkOrder(conditions.index(one), late, not late))
+    calls = tuple(Aggregate(NUMBERED, one.type, one) for one in conditions)
     return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
 
 
@@ -135,7 +138,7 @@ def arrival_cells(stage: FlinkStage) -> Iterator[Cell]:
 
 
 def _is_latest(found: Numbering) -> bool:
-    """Whether the latest row is the first: of two at the same time that is the one that came later.
+    """Tells whether the latest row is the first: of two at one time the one that came later.
 
     Of rows with any other equal values the one that came first stays.
     """
@@ -185,7 +188,7 @@ def _limits(stage: Ranking, where: Expression | None) -> Iterator[int]:
 
 
 def compared_to(stage: Ranking, one: Expression) -> tuple[str, int] | None:
-    """By which operator the number is compared, and to what; None for anything else."""
+    """Returns the operator and the limit of the number; None for other expressions."""
     if not isinstance(one, FlinkCall) or one.name not in _FLIPPED:
         return None
     left, right = map(_bare, one.arguments)

@@ -15,9 +15,8 @@ from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
 from dataflow_assets.languages.common.tokens import Place, Unreadable
 from dataflow_assets.languages.sql.engine.plan import FlinkPlan
-from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.query import SqlQuery, ViewRows
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.engine.view_rows import ViewRows
 from dataflow_assets.languages.sql.reader import ends, settings, views
 from dataflow_assets.languages.sql.reader.file_state import FileState, declare, naming, query_of
 from dataflow_assets.languages.sql.reader.inserts import plan
@@ -109,14 +108,14 @@ def _read_statement(one: Statement, state: FileState) -> list[Reading]:
     else:
         before = len(state.notes.findings)
         with naming(one.named, state):
-            found = [flow for part in one.parts for flow in _flows_of(part, state)]
+            flows = [flow for part in one.parts for flow in _flows_of(part, state)]
         # Half of a UNION would be a table that lacks rows.
         if len(state.notes.findings) > before:
             return []
         if cause := next((place for place in state.unclear if place < one.place), None):
             state.leave_out(f"INSERT INTO {one.table}", one.place, cause)
             return []
-        return found
+        return flows
     return []
 
 
@@ -132,19 +131,16 @@ def _flows_of(insert: FlinkInsert, state: FileState) -> Iterator[Reading]:
 
 
 def _flow_of(
-    insert: FlinkInsert,
-    relation: Relation,
-    target: FlinkDeclared,
-    state: FileState,
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, state: FileState
 ) -> Iterator[Reading]:
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
     try:
         if relation.stages:
-            made: FlinkPlan | ViewPlan = views.view(insert, relation, target, state.settings)
+            flow_plan: FlinkPlan | ViewPlan = views.view(insert, relation, target, state.settings)
         else:
-            made = plan(insert, relation, target, state.settings)
-        check_apart(insert, made, state.made.setdefault(target.name, []))
+            flow_plan = plan(insert, relation, target, state.settings)
+        check_apart(insert, flow_plan, state.made.setdefault(target.name, []))
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -158,16 +154,16 @@ def _flow_of(
     state.flows[name] = insert.query.place
     for table in relation.tables:
         _check_group(insert, table, state)
-    found = [ends.source(table, name, state.notes) for table in relation.tables]
-    sources = [one for one in found if one is not None]
+    kafka_sources = [ends.source(table, name, state.notes) for table in relation.tables]
+    sources = [one for one in kafka_sources if one is not None]
     sink = ends.sink(target, state.notes)
     if sink is not None and any(loops(one, sink, one.address(), sink.address()) for one in sources):
         message = f"the flow reads what it writes: {sink.address().name} is also its source"
         state.wrong(what, insert.table_place, message)
-    if sink is None or len(sources) < len(found) or len(state.notes.findings) > before:
+    if sink is None or len(sources) < len(kafka_sources) or len(state.notes.findings) > before:
         return
     try:
-        step, reads = _steps(insert, sources, made, state)
+        step, reads = _steps(insert, sources, flow_plan, state)
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -177,11 +173,11 @@ def _flow_of(
         name=name,
         source=reads,
         branches=(Branch(sink),),
-        policies=_policies(state, target, made),
+        policies=_policies(state, target, flow_plan),
         transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
-        hash=_hash(insert, (*relation.tables, target), made, state.settings),
+        hash=_hash(insert, (*relation.tables, target), flow_plan, state.settings),
         suspended=state.settings.get("dataflow.suspended") == "true",
         language="sql",
     )
@@ -256,9 +252,11 @@ def _policies(state: FileState, target: FlinkDeclared, made: FlinkPlan | ViewPla
 
 
 def _hash(
-    insert: FlinkInsert, tables: Sequence[FlinkDeclared], made: object, said: Mapping[str, str]
+    insert: FlinkInsert, tables: Sequence[FlinkDeclared], made: object, settings: Mapping[str, str]
 ) -> str:
     options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
-    accepted = [(key, said[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in said]
+    accepted = [
+        (key, settings[key]) for key in (views.ACCEPTED, views.EQUAL_KEYS) if key in settings
+    ]
     what = (insert.table, options, made, *accepted)  # without them as it was before there were any
     return PLANS.digest(what)

@@ -13,11 +13,7 @@ from dataflow_assets.languages.sql.reader.read_functions import (
     read_collection,
     read_function,
 )
-from dataflow_assets.languages.sql.reader.read_literals import (
-    read_interval,
-    read_number,
-    read_time,
-)
+from dataflow_assets.languages.sql.reader.read_literals import read_interval, read_number, read_time
 from dataflow_assets.languages.sql.reader.refusals import refusal
 from dataflow_assets.languages.sql.reader.syntax import FlinkName, Invoked, Literal, Node, Star
 
@@ -32,20 +28,20 @@ def read_expression(cursor: Cursor) -> Node:
 
 def _operands(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) -> Node:
     """Operands with operators of one level between them, from left to right."""
-    found = operand(cursor)
+    node = operand(cursor)
     while cursor.next.says(*operators):
         token = cursor.take()
         name = token.text.upper()
         flat = name in _FLAT  # a long list of conditions is not a deep one
-        given = [found]
-        if flat and isinstance(found, Invoked) and found.name == name:
-            given = [*found.arguments]
-        given.append(operand(cursor))
+        nodes = [node]
+        if flat and isinstance(node, Invoked) and node.name == name:
+            nodes = [*node.arguments]
+        nodes.append(operand(cursor))
         while flat and cursor.next.says(name):
             token = cursor.take()
-            given.append(operand(cursor))
-        found = Invoked(token.place, name, tuple(given))
-    return found
+            nodes.append(operand(cursor))
+        node = Invoked(token.place, name, tuple(nodes))
+    return node
 
 
 def _or(cursor: Cursor) -> Node:
@@ -64,24 +60,24 @@ def _not(cursor: Cursor) -> Node:
 
 
 def _predicate(cursor: Cursor) -> Node:
-    found = _sum(cursor)
+    node = _sum(cursor)
     while True:
         token = cursor.next
         if token.says("=", "<>", "!=", "<", "<=", ">", ">="):
             cursor.take()
             name = "<>" if token.text == "!=" else token.text
-            found = Invoked(token.place, name, (found, _sum(cursor)))
+            node = Invoked(token.place, name, (node, _sum(cursor)))
         elif token.says("IS"):
             cursor.take()
-            found = _is(cursor, token.place, found)
+            node = _is(cursor, token.place, node)
         elif token.says("BETWEEN", "IN", "LIKE") or (
             token.says("NOT") and cursor.ahead(1).says("BETWEEN", "IN", "LIKE")
         ):
             negated = cursor.takes("NOT")
-            found = _test(cursor, found)
-            found = Invoked(token.place, "NOT", (found,)) if negated else found
+            node = _test(cursor, node)
+            node = Invoked(token.place, "NOT", (node,)) if negated else node
         else:
-            return found
+            return node
 
 
 def _is(cursor: Cursor, place: Place, given: Node) -> Node:
@@ -93,8 +89,8 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
     if word == "JSON":
         kind = cursor.take().text if cursor.next.says("VALUE", "SCALAR", "ARRAY", "OBJECT") else ""
         word = f"JSON {kind.upper() or 'VALUE'}"
-    found = Invoked(place, f"IS {word}", (given,))
-    return Invoked(place, "NOT", (found,)) if negated else found
+    node = Invoked(place, f"IS {word}", (given,))
+    return Invoked(place, "NOT", (node,)) if negated else node
 
 
 def _test(cursor: Cursor, given: Node) -> Node:
@@ -140,16 +136,16 @@ def _unary(cursor: Cursor) -> Node:
     return _postfix(cursor, _primary(cursor))
 
 
-def _postfix(cursor: Cursor, found: Node) -> Node:
+def _postfix(cursor: Cursor, node: Node) -> Node:
     while cursor.next.says("[", ".") and cursor.next.kind == "symbol":
         place = cursor.take().place
         if cursor.ahead(-1).text == "[":
-            found = Invoked(place, "ITEM", (found, read_expression(cursor)))
+            node = Invoked(place, "ITEM", (node, read_expression(cursor)))
             cursor.expect("]")
         else:
             field = Literal(place, STRING, cursor.name("the name of a field"))
-            found = Invoked(place, "FIELD", (found, field))
-    return found
+            node = Invoked(place, "FIELD", (node, field))
+    return node
 
 
 def _primary(cursor: Cursor) -> Node:
@@ -175,19 +171,15 @@ def _brackets(cursor: Cursor) -> Node:
     cursor.take()
     if cursor.sees("SELECT"):
         cursor.fail(refusal(_SUBQUERY))
-    found = read_expression(cursor)
+    node = read_expression(cursor)
     if cursor.sees(","):
-        return _rest(cursor, found)
+        items = [node]
+        while cursor.takes(","):
+            items.append(read_expression(cursor))
+        cursor.expect(")")
+        return Invoked(node.place, "ROW", tuple(items))
     cursor.expect(")")
-    return found
-
-
-def _rest(cursor: Cursor, first: Node) -> Node:
-    items = [first]
-    while cursor.takes(","):
-        items.append(read_expression(cursor))
-    cursor.expect(")")
-    return Invoked(first.place, "ROW", tuple(items))
+    return node
 
 
 def _special(cursor: Cursor) -> Node | None:

@@ -18,20 +18,20 @@ _VALUED = (("NULL",), ("ERROR",), ("DEFAULT",))
 
 
 def read_json(cursor: Cursor, place: Place, name: str, read: Callable[[Cursor], Node]) -> Node:
-    """Behind the parenthesis; `read`: reads an expression. Raises Unreadable."""
-    given: list[Node] = [read(cursor)]
+    """Reads on after the parenthesis; `read` reads an expression. Raises Unreadable."""
+    arguments: list[Node] = [read(cursor)]
     cursor.expect(",")
-    given.append(read(cursor))
+    arguments.append(read(cursor))
     if name == "JSON_VALUE":
-        given += _value(cursor, read)
+        arguments += _value(cursor, read)
     elif name == "JSON_QUERY":
-        given += _query(cursor)
+        arguments += _query(cursor)
     else:
-        given.append(_text(place, _behaviour(cursor, _EXISTS, "ERROR") or "FALSE"))
+        arguments.append(_text(place, _behaviour(cursor, _EXISTS, "ERROR") or "FALSE"))
     if not cursor.sees(")"):
         cursor.fail(f"{name}: expected ) or what is returned ON EMPTY or ON ERROR")
     cursor.take()
-    return Invoked(place, name, tuple(given))
+    return Invoked(place, name, tuple(arguments))
 
 
 def _text(place: Place, text: str) -> Literal:
@@ -46,20 +46,17 @@ def _value(cursor: Cursor, read: Callable[[Cursor], Node]) -> list[Node]:
         if kind.kind not in RETURNED:
             message = "RETURNING has STRING, BOOLEAN, INT or DOUBLE: CAST what is returned"
             raise Unreadable(place, message)
-    found: list[Node] = [Literal(place, kind, None)]
+    arguments: list[Node] = [Literal(place, kind, None)]
     for what in ("EMPTY", "ERROR"):
         way, default = "NULL", Literal(place, NULL, None)
-        if (said := _behavior(cursor, _VALUED, what, read)) is not None:
-            way, default = said  # type: ignore[assignment]
-        found += [_text(place, way), default]
-    return found
+        if (chosen := _behavior(cursor, _VALUED, what, read)) is not None:
+            way, default = chosen  # type: ignore[assignment]
+        arguments += [_text(place, way), default]
+    return arguments
 
 
 def _behavior(
-    cursor: Cursor,
-    allowed: tuple[tuple[str, ...], ...],
-    what: str,
-    read: Callable[[Cursor], Node],
+    cursor: Cursor, allowed: tuple[tuple[str, ...], ...], what: str, read: Callable[[Cursor], Node]
 ) -> tuple[str, Node] | None:
     """`DEFAULT a ON EMPTY`, or without a default; None where the next words say something else."""
     place = cursor.place
@@ -71,8 +68,8 @@ def _behavior(
             return None
         cursor.move(ahead)
         return "DEFAULT", default
-    found = _behaviour(cursor, allowed, what)
-    return None if found is None else (found, Literal(place, NULL, None))
+    behaviour = _behaviour(cursor, allowed, what)
+    return None if behaviour is None else (behaviour, Literal(place, NULL, None))
 
 
 def _behaviour(cursor: Cursor, allowed: tuple[tuple[str, ...], ...], what: str) -> str | None:
@@ -95,11 +92,11 @@ def _query(cursor: Cursor) -> list[Node]:
 def _wrapper(cursor: Cursor) -> str:
     if not cursor.next.says("WITH", "WITHOUT"):
         return "NEVER"
-    found = "ALWAYS" if cursor.take().says("WITH") else "NEVER"
-    if found == "ALWAYS" and cursor.takes("CONDITIONAL"):
-        found = "CONDITIONAL"
+    word = "ALWAYS" if cursor.take().says("WITH") else "NEVER"
+    if word == "ALWAYS" and cursor.takes("CONDITIONAL"):
+        word = "CONDITIONAL"
     else:
         cursor.takes("UNCONDITIONAL")
     cursor.takes("ARRAY")
     cursor.expect("WRAPPER")
-    return found
+    return word

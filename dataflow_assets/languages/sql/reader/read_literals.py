@@ -26,7 +26,7 @@ _OF_INTERVAL = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,9})?")
 
 
 def read_number(token: Token, sign: str = "") -> Literal:
-    """By its form: whole, exact or floating. Raises Unreadable."""
+    """Reads a whole, exact or floating number. Raises Unreadable."""
     text = token.text
     if "e" in text.lower():
         return Literal(token.place, DOUBLE, float(sign + text))

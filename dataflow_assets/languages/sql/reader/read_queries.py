@@ -8,7 +8,6 @@ from dataflow_assets.languages.common.cursor import RESERVED, Cursor
 from dataflow_assets.languages.common.tokens import Place, Unreadable, tokens
 from dataflow_assets.languages.sql.engine.aggregates import AGGREGATES
 from dataflow_assets.languages.sql.reader.read_expressions import read_expression
-from dataflow_assets.languages.sql.reader.read_joins import read_joins
 from dataflow_assets.languages.sql.reader.read_tables import (
     qualified_name,
     read_alias,
@@ -18,7 +17,9 @@ from dataflow_assets.languages.sql.reader.read_windows import read_window, sees_
 from dataflow_assets.languages.sql.reader.refusals import refusal, refused_aggregate
 from dataflow_assets.languages.sql.reader.syntax import (
     FlinkReference,
+    FlinkUnnestedJoin,
     Invoked,
+    Literal,
     Node,
     Option,
     Query,
@@ -37,22 +38,26 @@ NO_AGGREGATES = frozenset(_NO_AGGREGATES.split())
 _CLAUSES = ("ORDER", "LIMIT", "FETCH", "OFFSET", "WINDOW", "QUALIFY")
 _SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _OF_ARRAYS = ("UNNEST", "LATERAL")
+_WORDS = (",", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+_WITHOUT_ON = ((",",), ("CROSS", "JOIN"))
+_OUTER = (("LEFT", "JOIN"), ("LEFT", "OUTER", "JOIN"))
+_WITH_ON = (("JOIN",), ("INNER", "JOIN"), *_OUTER)
 
 
 def read_query(cursor: Cursor) -> Query:
     """A query. Raises Unreadable where nothing behind a place can be understood."""
-    found = read_united(cursor)
-    return found[0] if len(found) == 1 else United(found[0].place, found)
+    query = read_united(cursor)
+    return query[0] if len(query) == 1 else United(query[0].place, query)
 
 
 def read_united(cursor: Cursor) -> tuple[Select, ...]:
     """Queries, between which UNION ALL is. Raises Unreadable."""
-    found = _brackets(cursor)
+    query = _brackets(cursor)
     while cursor.takes("UNION", "ALL"):
-        found += _brackets(cursor)
+        query += _brackets(cursor)
     if cursor.next.says(*_SETS):
         cursor.fail(refusal(cursor.next.text.upper()))
-    return found
+    return query
 
 
 def _brackets(cursor: Cursor) -> tuple[Select, ...]:
@@ -62,9 +67,9 @@ def _brackets(cursor: Cursor) -> tuple[Select, ...]:
         cursor.fail(refusal("VALUES"))
     if not cursor.takes("("):
         return (_select(cursor),)
-    found = read_united(cursor)
+    query = read_united(cursor)
     cursor.expect(")")
-    return found
+    return query
 
 
 def _select(cursor: Cursor) -> Select:
@@ -168,11 +173,62 @@ def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
 
 def _aggregates(node: Node) -> Iterator[tuple[Place, str]]:
     if not isinstance(node, Invoked):
-        given = getattr(node, "given", None)
-        yield from _aggregates(given) if given is not None else ()
+        inner = getattr(node, "given", None)
+        yield from _aggregates(inner) if inner is not None else ()
         return
     if node.name in NO_AGGREGATES:
         yield node.place, refused_aggregate(node.name, AGGREGATES)
         return
     for one in node.arguments:
         yield from _aggregates(one)
+
+
+def read_joins(cursor: Cursor) -> Iterator[FlinkUnnestedJoin]:
+    """The joins behind a table. Raises Unreadable for those that are not of a row with itself."""
+    while cursor.next.says(*_WORDS):
+        yield _join(cursor)
+
+
+def _join(cursor: Cursor) -> FlinkUnnestedJoin:
+    ahead = cursor.copy()
+    windows: list[str] = []
+    while ahead.next.says(*_WORDS, "OUTER"):
+        windows.append(ahead.take().text.upper())
+    kind = tuple(windows)
+    lateral = ahead.takes("LATERAL")
+    if not ahead.sees("UNNEST"):
+        cursor.fail(refusal("LATERAL" if lateral else "a join"))
+    if kind not in (*_WITHOUT_ON, *_WITH_ON):
+        words = " ".join(kind)
+        cursor.fail(f"{words} UNNEST is not supported: write CROSS JOIN, or LEFT JOIN with ON TRUE")
+    cursor.move(ahead)
+    return _unnest(cursor, kind)
+
+
+def _unnest(cursor: Cursor, kind: tuple[str, ...]) -> FlinkUnnestedJoin:
+    place = cursor.expect("UNNEST").place
+    cursor.expect("(")
+    array = read_expression(cursor)
+    if cursor.sees(","):
+        cursor.fail("UNNEST takes one array or map: write a join for each of them")
+    cursor.expect(")")
+    numbered = cursor.takes("WITH", "ORDINALITY")
+    alias = read_alias(cursor)
+    has_names = alias is not None and cursor.sees("(")
+    columns = cursor.list_of(lambda it: it.name("a column")) if has_names else ()
+    outer = kind in _OUTER
+    condition = _condition(cursor, outer=outer) if kind in _WITH_ON else None
+    return FlinkUnnestedJoin(place, array, alias, columns, outer, numbered, condition)
+
+
+def _condition(cursor: Cursor, *, outer: bool) -> Node | None:
+    if not cursor.takes("ON"):
+        cursor.fail(f"expected ON, found {cursor.next}: write ON TRUE")
+    place = cursor.place
+    node = read_expression(cursor)
+    if isinstance(node, Literal) and node.value is True:
+        return None
+    if outer:
+        message = "LEFT JOIN UNNEST takes ON TRUE alone: write the condition into WHERE"
+        raise Unreadable(place, message)
+    return node

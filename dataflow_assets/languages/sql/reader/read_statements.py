@@ -61,13 +61,13 @@ def read_script(text: str) -> Script[Statement]:
             continue
         begin = cursor.copy()
         try:
-            found = [*_statement(cursor, lines)]
+            statements = [*_statement(cursor, lines)]
             if cursor.next.says(*_BEGINS):
                 message = f"put a `;` before {cursor.next.text.upper()}: a statement begins here"
                 script.problems.append((cursor.place, message))
             else:
                 cursor.expect_end()
-            script.statements += found
+            script.statements += statements
         except Unreadable as error:
             script.problems.append((error.place, error.message))
             script.broken |= _subjects(begin.copy())
@@ -97,8 +97,8 @@ def _of_set(cursor: Cursor) -> bool:
     """Takes what is around the INSERTs of a statement set: each is a flow all the same."""
     if cursor.sees("BEGIN", ";"):
         return cursor.takes("BEGIN")
-    begun = cursor.takes("EXECUTE", "STATEMENT", "SET", "BEGIN")
-    return begun or cursor.takes("BEGIN", "STATEMENT", "SET") or cursor.takes("END")
+    starts = cursor.takes("EXECUTE", "STATEMENT", "SET", "BEGIN")
+    return starts or cursor.takes("BEGIN", "STATEMENT", "SET") or cursor.takes("END")
 
 
 def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
@@ -122,8 +122,8 @@ def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
     elif word == "BEGIN":
         raise Unreadable(token.place, "INSERTs are put together by BEGIN STATEMENT SET; ... END;")
     else:
-        known = f"; {suggest(word, _BEGINS)}" if word else ""
-        raise Unreadable(token.place, f"expected a statement, found {token}{known}")
+        advice = f"; {suggest(word, _BEGINS)}" if word else ""
+        raise Unreadable(token.place, f"expected a statement, found {token}{advice}")
 
 
 def _remark(cursor: Cursor, message: str) -> Remark:
@@ -213,11 +213,11 @@ def _insert(cursor: Cursor, lines: list[str]) -> FlinkInsert:
     columns: tuple[str, ...] = ()
     if cursor.sees("(") and not cursor.ahead(1).says("SELECT"):
         columns = cursor.list_of(lambda it: it.name("a column"))
-    named = _named_queries(cursor, lines)
+    common_queries = _named_queries(cursor, lines)
     queries = read_united(cursor)
     _conflict(cursor)
     text = _text_between(lines, place, cursor.place)
-    return FlinkInsert(place, table, table_place, columns, queries, text, named)
+    return FlinkInsert(place, table, table_place, columns, queries, text, common_queries)
 
 
 def _conflict(cursor: Cursor) -> None:

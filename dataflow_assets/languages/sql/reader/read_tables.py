@@ -19,7 +19,7 @@ _MERGED = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
 
 
 class _Items:
-    """What is between the parentheses of a table."""
+    """The items between the parentheses of a table."""
 
     def __init__(self) -> None:
         self.columns: list[FlinkColumnDefinition] = []
@@ -79,17 +79,17 @@ def read_alias(cursor: Cursor) -> str | None:
 
 def read_options(cursor: Cursor) -> tuple[Option, ...]:
     cursor.expect("(")
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     while not cursor.sees(")"):
         option = read_option(cursor)
-        if option.key in found:
+        if option.key in options:
             raise Unreadable(option.place, f"the option {option.key} is written twice")
-        found[option.key] = option
+        options[option.key] = option
         if not cursor.takes(","):
             break
     if not cursor.takes(")"):  # what is there may be the rest of a secret
         cursor.fail("expected , or ) behind an option; a quote inside a text is written twice")
-    return tuple(found.values())
+    return tuple(options.values())
 
 
 def read_option(cursor: Cursor) -> Option:

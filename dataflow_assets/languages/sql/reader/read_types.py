@@ -55,14 +55,14 @@ _MICROS = 6
 
 def read_type(cursor: Cursor) -> tuple[FlinkType, bool]:
     """A type, and whether its values may be null. Raises Unreadable."""
-    found = _type(cursor)
+    kind = _type(cursor)
     while cursor.next.says("ARRAY") and not cursor.ahead(1).says("<"):
         cursor.take()
-        found = FlinkType("ARRAY", items=(found,))
+        kind = FlinkType("ARRAY", items=(kind,))
     if cursor.takes("NOT", "NULL"):
-        return found, False
+        return kind, False
     cursor.takes("NULL")
-    return found, True
+    return kind, True
 
 
 def _type(cursor: Cursor) -> FlinkType:
@@ -88,18 +88,18 @@ def _type(cursor: Cursor) -> FlinkType:
         return _moment(cursor, kind)
     if kind in ("ARRAY", "MAP", "ROW"):
         return _nested_type(cursor, kind)
-    said = "is not supported" if word in ("MULTISET", "RAW", "VARIANT") else "is not a type"
-    known = f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else None
-    advice = known or did_you_mean_or(word, NAMES, "docs/reference/sql.md lists all types")
-    raise Unreadable(token.place, f"{word} {said}; {advice}")
+    reason = "is not supported" if word in ("MULTISET", "RAW", "VARIANT") else "is not a type"
+    instead = f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else None
+    advice = instead or did_you_mean_or(word, NAMES, "docs/reference/sql.md lists all types")
+    raise Unreadable(token.place, f"{word} {reason}; {advice}")
 
 
 def _length(cursor: Cursor) -> int:
     if not cursor.takes("("):
         return 1
-    found = cursor.number("a length")
+    length = cursor.number("a length")
     cursor.expect(")")
-    return found
+    return length
 
 
 def _decimal(cursor: Cursor) -> FlinkType:

@@ -58,38 +58,38 @@ def _table(cursor: Cursor) -> FlinkReference:
     _argument_name(cursor, "DATA")
     place = cursor.expect("TABLE").place
     bracket = cursor.takes("(")
-    found = FlinkReference(place, qualified_name(cursor))
+    table = FlinkReference(place, qualified_name(cursor))
     if bracket:
         cursor.expect(")")
     if cursor.sees("PARTITION"):
         cursor.fail(f"PARTITION BY is of SESSION alone, and {refusal('SESSION')}")
     cursor.expect(",")
-    return found
+    return table
 
 
 def _column(cursor: Cursor) -> FlinkName:
     _argument_name(cursor, "TIMECOL")
     cursor.expect("DESCRIPTOR")
     cursor.expect("(")
-    found = FlinkName(cursor.place, (cursor.name("a column"),))
+    column = FlinkName(cursor.place, (cursor.name("a column"),))
     cursor.expect(")")
-    return found
+    return column
 
 
 def _intervals(cursor: Cursor, kind: str) -> Mapping[str, Literal]:
     names = (*LENGTHS[kind], "OFFSET")
-    found: dict[str, Literal] = {}
+    intervals: dict[str, Literal] = {}
     while cursor.takes(","):
         place = cursor.place
-        left = [one for one in names if one not in found]
+        left = [one for one in names if one not in intervals]
         name = _argument_name(cursor, *names, "GAP", *_ROWS) or (left[0] if left else "")
         if name not in left:
             cursor.fail(f"{kind} takes {', '.join(names[:-1])} and OFFSET, each once")
         value = read_expression(cursor)
         if not isinstance(value, Literal) or not value.type.interval:
             raise Unreadable(place, f"{name} must be an interval, like INTERVAL '10' MINUTES")
-        found[name] = value
-    missing = [one for one in LENGTHS[kind] if one not in found]
+        intervals[name] = value
+    missing = [one for one in LENGTHS[kind] if one not in intervals]
     if missing:
         cursor.fail(f"{kind} lacks its {missing[0]}, like INTERVAL '10' MINUTES")
-    return found
+    return intervals

@@ -1,4 +1,4 @@
-"""What of Flink's SQL does not run here, and what to write instead."""
+"""The parts of Flink's SQL that do not run here, and what to write instead."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def refusal(what: str) -> str:
 
 
 def is_refused(name: str) -> bool:
-    """Returns whether there is a sentence about a function."""
     return name in _INSTEAD
 
 

@@ -1,4 +1,4 @@
-"""What a query is: columns over the rows of one table, and what is made of these rows."""
+"""The model of a query: columns over the rows of one table, and the stages after them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ Rows = tuple[Relation, Scope]
 
 @dataclass(frozen=True)
 class FlinkCatalog:
-    """What can be read, by name."""
+    """The tables and views that can be read, by name."""
 
     tables: Mapping[str, FlinkDeclared]
     views: Mapping[str, tuple[View, tuple[Relation, ...]]]
@@ -97,12 +97,14 @@ class FlinkCatalog:
     """By the name of a table of another file why it cannot be used."""
 
     def table(self, name: str, place: Place) -> FlinkDeclared:
-        found = self.tables.get(name)
-        if found is not None:
-            return found
+        declared = self.tables.get(name)
+        if declared is not None:
+            return declared
         if name in self.broken:
             raise Unreadable(place, f"{name} has findings of its own")
         if name in self.unusable:
             raise Unreadable(place, self.unusable[name])
-        known = suggest(name, [*self.tables, *self.views])
-        raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")
+        advice = suggest(name, [*self.tables, *self.views])
+        raise Unreadable(
+            place, f"no table {name} above, or in another file of the folder; {advice}"
+        )

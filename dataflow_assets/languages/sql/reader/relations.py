@@ -85,14 +85,14 @@ def _keeps(select: Select) -> bool:
 
 
 def _make(select: Select, source: Relation, scope: Scope) -> Relation:
-    made = (_group if is_grouped(select) else _plain)(select, source, scope)
-    return made if select.distinct is None else _distinct(select.distinct, made)
+    relation = (_group if is_grouped(select) else _plain)(select, source, scope)
+    return relation if select.distinct is None else _distinct(select.distinct, relation)
 
 
 def _plain(select: Select, source: Relation, scope: Scope) -> Relation:
-    found = _select(select, source, scope)
+    selected = _select(select, source, scope)
     numbers = numbering(select, scope)
-    return found if numbers is None else _rank(found, numbers)
+    return selected if numbers is None else _rank(selected, numbers)
 
 
 def _select(select: Select, source: Relation, scope: Scope) -> Relation:
@@ -105,11 +105,11 @@ def _select(select: Select, source: Relation, scope: Scope) -> Relation:
 def _group(select: Select, source: Relation, scope: Scope) -> Relation:
     source = source.limit_rankings()
     groups = grouping(select, scope)
-    found, numbers = _select(select, source, groups), numbering(select, groups)
+    windowed, numbers = _select(select, source, groups), numbering(select, groups)
     having = None if select.having is None else _condition(select.having, groups, "HAVING")
-    made = stage(groups, source.where, retracts=source.changes)
-    found = _in_windows(select.place, replace(found, where=having), source, made)
-    return found if numbers is None else _rank(found, numbers)
+    group_stage = stage(groups, source.where, retracts=source.changes)
+    windowed = _in_windows(select.place, replace(windowed, where=having), source, group_stage)
+    return windowed if numbers is None else _rank(windowed, numbers)
 
 
 def _in_windows(place: Place, found: Relation, source: Relation, made: FlinkStage) -> Relation:
@@ -137,10 +137,10 @@ def _rank(source: Relation, found: Numbering) -> Relation:
         raise Unreadable(found.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
     arrived = None if source.stages or changes else FlinkArrival(source.width, source.unnests)
-    made = ranking(found, columns, source.where, arrived, retracts=changes)
-    passed_on = tuple((name, number_column(made, one, name)) for name, one in source.columns)
+    ranked = ranking(found, columns, source.where, arrived, retracts=changes)
+    passed_on = tuple((name, number_column(ranked, one, name)) for name, one in source.columns)
     rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
-    return _in_windows(found.place, rows, source, made)
+    return _in_windows(found.place, rows, source, ranked)
 
 
 def _distinct(place: Place, source: Relation) -> Relation:
@@ -150,23 +150,23 @@ def _distinct(place: Place, source: Relation) -> Relation:
             raise Unreadable(place, f"DISTINCT: {name} is {one.type}, which cannot be compared")
     keys: list[Expression] = []
     keys += (one for _, one in source.columns if one not in keys)
-    made = FlinkStage(tuple(keys), (), source.where, retracts=source.changes)
+    groups = FlinkStage(tuple(keys), (), source.where, retracts=source.changes)
     columns = [(name, FlinkColumn(one.type, keys.index(one), name)) for name, one in source.columns]
-    return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, made)
+    return _in_windows(place, replace(source, columns=tuple(columns), where=None), source, groups)
 
 
 def _filter(source: Relation, node: Node | None, scope: Scope, clause: str) -> Relation:
     if node is None:
         return source
-    found = _condition(node, scope, clause)
-    return replace(source, where=conjunction((*conjuncts(source.where), *conjuncts(found))))
+    condition = _condition(node, scope, clause)
+    return replace(source, where=conjunction((*conjuncts(source.where), *conjuncts(condition))))
 
 
 def _condition(node: Node, scope: Scope, clause: str) -> Expression:
-    found = bound(node, scope)
-    if found.type.kind not in ("BOOLEAN", "NULL"):
-        raise Unreadable(node.place, f"{clause} takes a condition, not {found.type}")
-    return found
+    condition = bound(node, scope)
+    if condition.type.kind not in ("BOOLEAN", "NULL"):
+        raise Unreadable(node.place, f"{clause} takes a condition, not {condition.type}")
+    return condition
 
 
 def _sources(select: Select, catalog: FlinkCatalog, environment: Environment) -> list[Rows]:
@@ -175,8 +175,8 @@ def _sources(select: Select, catalog: FlinkCatalog, environment: Environment) ->
         return [_window(source, select.alias, catalog, environment)]
     if isinstance(source, FlinkReference):
         return _rows_of(source, catalog, environment)
-    found = relations(source, catalog, environment)
-    return [(one, _scope(one, select.alias, environment)) for one in found]
+    parts = relations(source, catalog, environment)
+    return [(one, _scope(one, select.alias, environment)) for one in parts]
 
 
 def _window(
@@ -194,11 +194,11 @@ def _window(
             "declare it"
         )
         raise Unreadable(node.table.place, message)
-    found = windows(node, scope, relation.table, environment)
-    more = window_columns(found, len(relation.table.stored_columns))
+    window = windows(node, scope, relation.table, environment)
+    more = window_columns(window, len(relation.table.stored_columns))
     bounds = tuple(one for _, one in more)
     columns = (*relation.columns, *more)
-    relation = replace(relation, columns=columns, windows=found, bounds=bounds)
+    relation = replace(relation, columns=columns, windows=window, bounds=bounds)
     return relation, _scope(relation, alias or node.table.table, environment)
 
 
@@ -210,25 +210,25 @@ def _unnest(node: FlinkUnnestedJoin, relation: Relation, scope: Scope) -> Rows:
             "are made of"
         )
         raise Unreadable(node.place, message)
-    made = unnest(node, scope, relation.where, relation.width)
-    more = unnested_columns(node, made)
-    found = replace(
+    unnested = unnest(node, scope, relation.where, relation.width)
+    more = unnested_columns(node, unnested)
+    joined = replace(
         relation,
         columns=(*relation.columns, *more),
         where=None,
-        unnests=(*relation.unnests, made),
+        unnests=(*relation.unnests, unnested),
         unnested=relation.unnested or node.place,
     )
     tables = (*scope.tables, (node.alias or "", more))
-    scope = replace(scope, columns=found.columns, tables=tables)
-    return _filter(found, node.condition, scope, "ON"), scope
+    scope = replace(scope, columns=joined.columns, tables=tables)
+    return _filter(joined, node.condition, scope, "ON"), scope
 
 
 def _rows_of(source: FlinkReference, catalog: FlinkCatalog, environment: Environment) -> list[Rows]:
     if source.table in catalog.views:
         view, rows = catalog.views[source.table]
-        found = [_rename(one, view) for one in rows]
-        return [(one, _scope(one, source.alias or source.table, environment)) for one in found]
+        renamed = [_rename(one, view) for one in rows]
+        return [(one, _scope(one, source.alias or source.table, environment)) for one in renamed]
     table = _table(source, catalog)
     scope = table.scope(environment, source.alias)
     return [(Relation(table, tuple(scope.columns)), scope)]
@@ -260,15 +260,15 @@ def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expressi
             scope.whole(item.node)
             yield from ((one, item.node.place) for one in _star(item.node, scope))
         else:
-            found = NUMBER if isinstance(item.node, FlinkNumbered) else bound(item.node, scope)
-            yield (_name(item, number), found), item.node.place
+            expression = NUMBER if isinstance(item.node, FlinkNumbered) else bound(item.node, scope)
+            yield (_name(item, number), expression), item.node.place
 
 
 def _star(node: Star, scope: Scope) -> Named:
-    found = scope.columns if node.table is None else scope.of_table(node.table)
-    if found is None:
+    scope_columns = scope.columns if node.table is None else scope.of_table(node.table)
+    if scope_columns is None:
         raise Unreadable(node.place, f"no table {node.table} in FROM")
-    return found
+    return scope_columns
 
 
 def _name(item: Selected, number: int) -> str:

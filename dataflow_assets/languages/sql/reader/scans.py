@@ -1,4 +1,4 @@
-"""Where a flow begins and ends to read a table: `scan.startup.*` and `scan.bounded.*`."""
+"""Reads where a flow starts and ends: `scan.startup.*` and `scan.bounded.*`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def begin(table: FlinkDeclared, notes: Notes) -> tuple[dict[str, Any], Begin | N
     if mode not in _STARTS:
         notes.wrong((table.document, f"{_STARTUP}.mode"), suggest(mode, _STARTS))
         return {}, None
-    found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
+    fields: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
     millis, offsets = _start_of(table, _STARTUP, mode, notes)
     if millis is not None:
         time = _EPOCH + timedelta(milliseconds=millis)
-        return {**found, "starting_timestamp": time.isoformat()}, None
-    return found, None if offsets is None else Begin(offsets)
+        return {**fields, "starting_timestamp": time.isoformat()}, None
+    return fields, None if offsets is None else Begin(offsets)
 
 
 def end(table: FlinkDeclared, notes: Notes) -> End | None:
@@ -47,8 +47,8 @@ def end(table: FlinkDeclared, notes: Notes) -> End | None:
     key = f"{_BOUNDED}.mode"
     mode = table.text(key, "unbounded")
     if mode not in _ENDS:
-        said = "is where a flow begins: end at a time, or at offsets; " if "group" in mode else ""
-        notes.wrong((table.document, key), f"{said}{suggest(mode, _ENDS)}")
+        reason = "is where a flow begins: end at a time, or at offsets; " if "group" in mode else ""
+        notes.wrong((table.document, key), f"{reason}{suggest(mode, _ENDS)}")
         return None
     if mode == "latest-offset":
         message = "each run reads what is there when the run begins: `dataflow run` ends then"
@@ -82,9 +82,9 @@ def _millis(table: FlinkDeclared, key: str, notes: Notes) -> int | None:
 
 def _offsets(table: FlinkDeclared, key: str, notes: Notes) -> dict[int, int] | None:
     text = table.text(key)
-    found = [_OFFSET.fullmatch(part) for part in text.split(";") if part.strip()]
-    pairs = [(int(one[1]), int(one[2])) for one in found if one]
-    if len(pairs) < len(found) or not pairs or len(dict(pairs)) < len(pairs):
+    matches = [_OFFSET.fullmatch(part) for part in text.split(";") if part.strip()]
+    pairs = [(int(one[1]), int(one[2])) for one in matches if one]
+    if len(pairs) < len(matches) or not pairs or len(dict(pairs)) < len(pairs):
         message = "must be partition:0,offset:42;partition:1,offset:300, each partition once"
         notes.wrong((table.document, key), message, key=not text)
         return None

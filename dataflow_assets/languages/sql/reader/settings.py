@@ -117,16 +117,16 @@ _UNITS = {
 
 def apply(option: Option, state: StatementNotes, settings: dict[str, str]) -> None:
     """Takes a setting for the statements behind it; a wrong one is a finding."""
-    found = entry(option.key, SETTINGS)
+    setting = entry(option.key, SETTINGS)
     allowed = _CHOICES.get(option.key)
     what = f"SET {option.key}"
-    if found is None:
+    if setting is None:
         advice = did_you_mean(option.key, names(SETTINGS))
         state.note(what, option.place, f"has no effect: it is not known here{advice}")
-    elif found.verdict == "note":
-        state.note(what, option.place, found.says)
-    elif found.verdict == "ignored":
-        state.note(what, option.place, f"has no effect here: {found.says}")
+    elif setting.verdict == "note":
+        state.note(what, option.place, setting.says)
+    elif setting.verdict == "ignored":
+        state.note(what, option.place, f"has no effect here: {setting.says}")
     elif allowed is not None and option.value not in allowed:
         _refuse(option, state, suggest(option.value, allowed))
     elif wrong := _setting_problem(option):
@@ -158,9 +158,9 @@ def _setting_problem(option: Option) -> str:
 
 def milliseconds(text: str) -> int | None:
     """A duration in milliseconds; None where the text is not one."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         return None
-    units = (size for names, size in _UNITS.items() if found[2].lower() in names)
+    units = (size for names, size in _UNITS.items() if match[2].lower() in names)
     unit = next(units, None)
-    return None if unit is None else int(int(found[1]) * unit)
+    return None if unit is None else int(int(match[1]) * unit)

@@ -18,8 +18,7 @@ from dataflow_assets.languages.sql.engine.expressions import (
     lasting,
     operands,
 )
-from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.engine.no_value import NO_VALUE
+from dataflow_assets.languages.sql.engine.function import NO_VALUE, Environment
 from dataflow_assets.languages.sql.engine.plan import FlinkPlan
 from dataflow_assets.languages.sql.engine.ranking import Ranking
 from dataflow_assets.languages.sql.engine.stages import FlinkStage
@@ -30,14 +29,16 @@ Known = dict[tuple[int, int], FlinkConstant | None]
 """Of expressions, by the number of stages below them and by identity."""
 
 
-class Made(NamedTuple):
+class PlannedInsert(NamedTuple):
     """An INSERT that was read."""
 
     insert: FlinkInsert
     plan: FlinkPlan | ViewPlan
 
 
-def check_apart(insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[Made]) -> None:
+def check_apart(
+    insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[PlannedInsert]
+) -> None:
     """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
 
     Rows of queries with state, and of tables of upserts, are replaced and deleted by their keys,
@@ -53,7 +54,7 @@ def check_apart(insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[Ma
         if collide(made, other.plan):
             message = f"the INSERT in line {other.insert.place.line} writes into the same table"
             raise Unreadable(insert.query.place, f"{message}, {reason(made)}")
-    others.append(Made(insert, made))
+    others.append(PlannedInsert(insert, made))
 
 
 def reason(made: FlinkPlan | ViewPlan) -> str:
@@ -68,7 +69,7 @@ def reason(made: FlinkPlan | ViewPlan) -> str:
 
 
 def collide(made: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
-    """Whether a row of one could replace, or delete, a row of the other one in the same table."""
+    """Tells whether a row of one could replace or delete a row of the other in one table."""
     return (_changes(made) or _changes(other)) and not _apart(made, other)
 
 
@@ -92,11 +93,11 @@ def _differ(one: FlinkConstant, other: FlinkConstant) -> bool:
 
 def _constants(made: FlinkPlan | ViewPlan) -> Iterator[tuple[str, FlinkConstant]]:
     stages = made.stages if isinstance(made, ViewPlan) else ()
-    known: Known = {}
+    constants: Known = {}
     for one in made.outputs:
-        found = _constant(one.expression, made.shared, stages, known) if one.key else None
-        if found is not None:
-            yield one.name, found
+        constant = _constant(one.expression, made.shared, stages, constants) if one.key else None
+        if constant is not None:
+            yield one.name, constant
 
 
 def _constant(
@@ -127,22 +128,24 @@ def _compute(
         inner = _passed_on(stages[-1]).get(one.at) if stages else None
         return None if inner is None else _constant(inner, stages[-1].shared, stages[:-1], known)
     results = [_constant(inner, shared, stages, known) for inner in operands(one)]
-    given = [inner for inner in results if inner is not None]
-    if len(given) < len(results) or not lasting(one):
+    constants = [inner for inner in results if inner is not None]
+    if len(constants) < len(results) or not lasting(one):
         return None
-    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *given)):
+    if any(inner.type.kind == "TIMESTAMP_LTZ" for inner in (one, *constants)):
         return None
     if isinstance(one, CastTo):
-        return _evaluate(replace(one, given=given[0]))
-    return _evaluate(replace(one, arguments=tuple(given))) if isinstance(one, FlinkCall) else None
+        return _evaluate(replace(one, given=constants[0]))
+    return (
+        _evaluate(replace(one, arguments=tuple(constants))) if isinstance(one, FlinkCall) else None
+    )
 
 
 def _passed_on(stage: FlinkStage) -> Mapping[int, Expression]:
-    found = dict(enumerate(stage.keys))
+    keys = dict(enumerate(stage.keys))
     if isinstance(stage, Ranking):
         arguments = enumerate((one.argument for one in stage.calls), len(stage.keys))
-        found |= {at: one for at, one in arguments if one is not None}
-    return found
+        keys |= {at: one for at, one in arguments if one is not None}
+    return keys
 
 
 def _evaluate(one: Expression) -> FlinkConstant | None:

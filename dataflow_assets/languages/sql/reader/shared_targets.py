@@ -15,9 +15,8 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.sql.engine.plan import FlinkPlan
-from dataflow_assets.languages.sql.engine.query import SqlQuery
+from dataflow_assets.languages.sql.engine.query import SqlQuery, ViewRows
 from dataflow_assets.languages.sql.engine.view import ViewPlan
-from dataflow_assets.languages.sql.engine.view_rows import ViewRows
 from dataflow_assets.languages.sql.reader.several_inserts import collide, reason
 
 _NAME: Path = ("metadata", "name")
@@ -39,9 +38,9 @@ def overwriting(flows: Sequence[tuple[Flow, Document]]) -> Iterator[tuple[Docume
     """
     by_target: dict[Address, list[_PlannedInsert]] = {}
     for flow, document in flows:
-        if (made := _plan(flow)) is not None:
+        if (plan := _plan(flow)) is not None:
             for branch in flow.branches:
-                by_target.setdefault(branch.address, []).append(_PlannedInsert(made, document))
+                by_target.setdefault(branch.address, []).append(_PlannedInsert(plan, document))
     for address, inserts in by_target.items():
         for one in inserts:
             others = [
@@ -61,6 +60,6 @@ def _plan(flow: Flow) -> FlinkPlan | ViewPlan | None:
 
 
 def _message(made: FlinkPlan | ViewPlan, address: Address, others: list[Document]) -> str:
-    named = (f"{one.file}:{one.places[()].line}" for one in islice(others, _NAMED))
+    places = (f"{one.file}:{one.places[()].line}" for one in islice(others, _NAMED))
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return f"the INSERT in {', '.join(named)}{more} writes into {address.name} too, {reason(made)}"
+    return f"the INSERT in {', '.join(places)}{more} writes into {address.name} too, {reason(made)}"

@@ -1,4 +1,4 @@
-"""What the text of a file says, before anything is looked up."""
+"""The syntax of a file, before anything is looked up."""
 
 from __future__ import annotations
 

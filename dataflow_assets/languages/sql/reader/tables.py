@@ -36,7 +36,7 @@ _BUFFER = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
 @dataclass(frozen=True)
 class FlinkBuffer:
-    """What `sink.buffer-flush.*` say."""
+    """The options `sink.buffer-flush.*`."""
 
     rows: int
     """Keys among which changes of one key become one."""
@@ -94,52 +94,52 @@ class FlinkDeclared:
 
     def is_buffered(self, key: str) -> bool:
         """Returns whether an option of the buffer is above zero, or not valid."""
-        found = self.text(key, "0")
-        return found.strip() != "0" and milliseconds(found) != 0
+        text = self.text(key, "0")
+        return text.strip() != "0" and milliseconds(text) != 0
 
     def text(self, key: str, default: str = "") -> str:
-        found = self.options.get(key)
-        return default if found is None else found.value
+        option = self.options.get(key)
+        return default if option is None else option.value
 
     def scope(self, environment: Environment, alias: str | None = None) -> Scope:
         """Returns what names mean where the table is read. Raises Unreadable."""
         stored = self.stored_columns
-        found: dict[str, Expression] = {
+        cells: dict[str, Expression] = {
             one.name: Cell(one.type or STRING, at, one.name) for at, one in enumerate(stored)
         }
         for one in self.table.columns:
             if one.computed is not None:
-                inner = Scope(tuple(found.items()), environment=environment)
-                found[one.name] = bound(one.computed, inner)
-        ordered = tuple((one.name, found[one.name]) for one in self.table.columns)
+                inner = Scope(tuple(cells.items()), environment=environment)
+                cells[one.name] = bound(one.computed, inner)
+        ordered = tuple((one.name, cells[one.name]) for one in self.table.columns)
         return Scope(ordered, ((alias or self.name, ordered),), environment)
 
 
 def declare_table(table: FlinkCreateTable, file: str, notes: Notes) -> FlinkDeclared | None:
     """The table, unless something is wrong with it, which `notes` has by then."""
     before = len(notes.findings)
-    given = {one.key: one for one in table.options}
+    by_key = {one.key: one for one in table.options}
     document = _document(table, file)
-    connector = given["connector"].value if "connector" in given else ""
+    connector = by_key["connector"].value if "connector" in by_key else ""
     if connector not in known.CONNECTORS:
-        said = "is required" if not connector else "is not supported"
+        reason = "is required" if not connector else "is not supported"
         allowed = suggest(connector, known.CONNECTORS) if connector else ""
         allowed = allowed or f"allowed: {', '.join(known.CONNECTORS)}"
-        notes.wrong((document, "connector"), f"{said}; {allowed}", key=not connector)
+        notes.wrong((document, "connector"), f"{reason}; {allowed}", key=not connector)
         return None
-    metadata = {**METADATA, **OF_CHANGES.get(envelope(given) or "", {})}
+    metadata = {**METADATA, **OF_CHANGES.get(envelope(by_key) or "", {})}
     for problem in column_problems(table, connector, metadata):
         notes.findings.append(_at(file, table, *problem))
-    found = FlinkDeclared(table, connector, given, document)
+    declared = FlinkDeclared(table, connector, by_key, document)
     if connector == known.JDBC:
-        _check_options(found, notes)
+        _check_options(declared, notes)
     if connector in known.TABLES:
-        return found if len(notes.findings) == before else None
-    _check_options(found, notes)
-    _check_values(found, notes)
-    _check_required(found, notes)
-    made = layouts(table, connector, given, document, notes)
-    return replace(found, layouts=made) if len(notes.findings) == before else None
+        return declared if len(notes.findings) == before else None
+    _check_options(declared, notes)
+    _check_values(declared, notes)
+    _check_required(declared, notes)
+    table_layouts = layouts(table, connector, by_key, document, notes)
+    return replace(declared, layouts=table_layouts) if len(notes.findings) == before else None
 
 
 def _document(table: FlinkCreateTable, file: str) -> documents.Document:
@@ -238,8 +238,8 @@ def _check_values(found: FlinkDeclared, notes: Notes) -> None:
             notes.wrong(where, "must be a duration, like 500ms, 1s or 5 min")
     rows, waits = _BUFFER
     if found.connector == known.UPSERT and (found.is_buffered(rows) != found.is_buffered(waits)):
-        lacking = rows if found.is_buffered(waits) else waits
-        notes.wrong((found.document, lacking), "must be above zero too, as the other one is")
+        zero_key = rows if found.is_buffered(waits) else waits
+        notes.wrong((found.document, zero_key), "must be above zero too, as the other one is")
 
 
 def _check_required(found: FlinkDeclared, notes: Notes) -> None:

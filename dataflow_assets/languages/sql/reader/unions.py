@@ -42,15 +42,15 @@ def alike(parts: Sequence[Part]) -> tuple[Relation, ...]:
 
 def _type(parts: Sequence[Part], at: int) -> FlinkType:
     name, first = parts[0][1][0].columns[at]
-    found = first.type
+    kind = first.type
     for _, (relation, *_) in parts:
         other = relation.columns[at][1].type
-        both = common((found, other))
+        both = common((kind, other))
         if both is None:
-            message = f"UNION ALL: {name} is {found}, and here {other}: write CAST(... AS {found})"
+            message = f"UNION ALL: {name} is {kind}, and here {other}: write CAST(... AS {kind})"
             raise Unreadable(relation.places[at], message)
-        found = both
-    return found
+        kind = both
+    return kind
 
 
 def _cast(relation: Relation, names: Sequence[str], types: Sequence[FlinkType]) -> Relation:
@@ -69,15 +69,15 @@ def as_one(place: Place, parts: Sequence[Rows]) -> Rows:
     for relation, _ in parts:
         _check(place, relation)
     first, scope = parts[0]
-    found = enumerate(first.columns)
-    columns = tuple((name, FlinkColumn(one.type, at, name)) for at, (name, one) in found)
+    numbered = enumerate(first.columns)
+    columns = tuple((name, FlinkColumn(one.type, at, name)) for at, (name, one) in numbered)
     ends = [*accumulate(len(some) for _, some in scope.tables)]
     begins = [0, *ends[:-1]]
     names = (name for name, _ in scope.tables)
     spans = zip(names, begins, ends, strict=True)
     tables = tuple((name, columns[begin:end]) for name, begin, end in spans)
-    made = Relation(first.table, columns, united=tuple(one for one, _ in parts))
-    return made, replace(scope, columns=columns, tables=tables)
+    united = Relation(first.table, columns, united=tuple(one for one, _ in parts))
+    return united, replace(scope, columns=columns, tables=tables)
 
 
 def _check(place: Place, relation: Relation) -> None:

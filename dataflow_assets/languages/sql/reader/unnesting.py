@@ -24,13 +24,13 @@ def unnest(node: FlinkUnnestedJoin, scope: Scope, where: Expression | None, widt
         where: of these rows.
         width: how many columns they have.
     """
-    given = bound(node.given, scope)
-    if given.type.kind not in _KINDS:
-        message = f"UNNEST takes an array or a map, not {given.type}"
+    array = bound(node.given, scope)
+    if array.type.kind not in _KINDS:
+        message = f"UNNEST takes an array or a map, not {array.type}"
         raise Unreadable(node.given.place, message)
     if node.alias is not None and node.alias in (name for name, _ in scope.tables):
         raise Unreadable(node.place, f"{node.alias} is the name of another table of FROM")
-    return Unnest(given, width, node.outer, where)
+    return Unnest(array, width, node.outer, where)
 
 
 def columns(node: FlinkUnnestedJoin, made: Unnest) -> Sequence[tuple[str, Expression]]:
@@ -38,8 +38,8 @@ def columns(node: FlinkUnnestedJoin, made: Unnest) -> Sequence[tuple[str, Expres
     types = made.types if node.numbered else made.types[:-1]
     names = node.columns or tuple(_names(node, made.given.type))
     if len(names) != len(types):
-        said = ", ".join(map(str, types))
-        message = f"UNNEST has {len(types)} columns ({said}), and {len(names)} names for them"
+        kinds = ", ".join(map(str, types))
+        message = f"UNNEST has {len(types)} columns ({kinds}), and {len(names)} names for them"
         raise Unreadable(node.place, message)
     twice = next((one for at, one in enumerate(names) if one in names[:at]), None)
     if twice is not None:
@@ -49,9 +49,9 @@ def columns(node: FlinkUnnestedJoin, made: Unnest) -> Sequence[tuple[str, Expres
 
 
 def _names(node: FlinkUnnestedJoin, kind: FlinkType) -> Iterator[str]:
-    found = item_names(kind)
-    plain = len(found) == 1 and not kind.items[0].names
+    names = item_names(kind)
+    plain = len(names) == 1 and not kind.items[0].names
     alone = node.alias if node.alias is not None and not node.numbered else "EXPR$0"
-    yield from (alone,) if plain else found
+    yield from (alone,) if plain else names
     if node.numbered:
         yield NUMBER

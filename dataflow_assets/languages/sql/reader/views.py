@@ -36,7 +36,6 @@ from dataflow_assets.languages.sql.reader.inserts import (
     times_of,
 )
 from dataflow_assets.languages.sql.reader.key_columns import column_at
-from dataflow_assets.languages.sql.reader.pruning import prune
 from dataflow_assets.languages.sql.reader.ranked_keys import by_key
 from dataflow_assets.languages.sql.reader.ranking import arrival_cells
 from dataflow_assets.languages.sql.reader.relation import Relation
@@ -55,10 +54,7 @@ VARIABLE = "DATAFLOW_STATE"
 
 
 def view(
-    insert: FlinkInsert,
-    relation: Relation,
-    target: FlinkDeclared,
-    settings: Mapping[str, str],
+    insert: FlinkInsert, relation: Relation, target: FlinkDeclared, settings: Mapping[str, str]
 ) -> ViewPlan:
     layouts = readable(insert, relation)
     relation = relation.limit_rankings()
@@ -72,8 +68,8 @@ def view(
     elif not appends:
         _check_key(insert, relation, target, outputs)
     cells = (*cells_of(relation.table), *arrival_cells(relation.stages[0]))
-    given = [] if relation.where is None else [relation.where]
-    kept, over = prune(relation.stages, [*given, *(one.expression for one in outputs)])
+    conditions = [] if relation.where is None else [relation.where]
+    kept, over = prune(relation.stages, [*conditions, *(one.expression for one in outputs)])
     kept, united = _unite(insert, relation, kept)
     stages = tuple(sharing_parts(insert, one) for one in kept)
     parts, found = sharing(insert, over)
@@ -83,7 +79,7 @@ def view(
         key=layouts.key,
         cells=cells,
         stages=stages,
-        having=next(computed) if given else None,
+        having=next(computed) if conditions else None,
         outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
         shared=parts,
         primary=tuple(_primary(relation.table, cells)),
@@ -115,15 +111,15 @@ def _unite(
 
 def _table_rows(insert: FlinkInsert, relation: Relation, used: Sequence[int]) -> TableRows:
     layouts = readable(insert, relation)
-    given = [] if relation.where is None else [relation.where]
-    parts, found = sharing(insert, [*given, *(relation.columns[at][1] for at in used)])
+    conditions = [] if relation.where is None else [relation.where]
+    parts, found = sharing(insert, [*conditions, *(relation.columns[at][1] for at in used)])
     return TableRows(
         value=layouts.value,
         key=layouts.key,
         cells=tuple(cells_of(relation.table)),
         unnests=tuple(sharing_parts(insert, one) for one in relation.unnests),
-        where=found[0] if given else None,
-        selected=found[len(given) :],
+        where=found[0] if conditions else None,
+        selected=found[len(conditions) :],
         shared=parts,
     )
 
@@ -143,10 +139,10 @@ def _check_key(
     keys = relation.stages[-1].keys
     places = [_key_place(relation, one.expression) for one in outputs if one.key]
     plain = all(at is None or 0 <= at < len(keys) for at in places)
-    given = {at for at in places if at is not None}
-    if not plain or given | implied_columns(relation.windows, relation.bounds, given) != set(
-        range(len(keys))
-    ):
+    key_columns = {at for at in places if at is not None}
+    if not plain or key_columns | implied_columns(
+        relation.windows, relation.bounds, key_columns
+    ) != set(range(len(keys))):
         message = (
             f"the PRIMARY KEY of {target.name} ({', '.join(target.table.key)}) must be the columns "
             "of GROUP BY, or DISTINCT, as they are: with another key several groups could be one "
@@ -178,8 +174,8 @@ def source(
     try:
         location = StateLocation.model_validate({"path": path})
     except ValidationError as error:
-        said = error.errors()[0]["msg"].removeprefix("Value error, ")
-        message = f"the place of the state, {path}: {said} ({origin} says where the state is)"
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        message = f"the place of the state, {path}: {reason} ({origin} says where the state is)"
         raise Unreadable(insert.place, message) from None
     first, *others = messages
     return ViewSource(
@@ -194,9 +190,55 @@ def source(
 
 def _place_of_state(settings: Mapping[str, str]) -> tuple[str, str]:
     root = os.environ.get(ROOT)
-    said = {
+    candidates = {
         LOCATION: settings.get(LOCATION),
         VARIABLE: os.environ.get(VARIABLE),
         ROOT: f"{root.rstrip('/')}/_state" if root else None,
     }
-    return next(((name, place) for name, place in said.items() if place), ("", ""))
+    return next(((name, place) for name, place in candidates.items() if place), ("", ""))
+
+
+def prune(
+    stages: Sequence[FlinkStage], over: Sequence[Expression]
+) -> tuple[tuple[FlinkStage, ...], tuple[Expression, ...]]:
+    """Stages without the columns of rankings that nobody looks at, and what is computed over them.
+
+    Args:
+        stages: each over the one before.
+        over: what is computed over the last one.
+    """
+    pruned: list[FlinkStage] = []
+    expressions = list(over)
+    for stage in reversed(stages):
+        kept, places = _without_unused(stage, expressions)
+        moving = over_others(expressions, places)
+        if pruned:
+            pruned[-1] = pruned[-1].over(moving)
+        else:
+            over = moving
+        pruned.append(kept)
+        expressions = list(kept.expressions)
+    return tuple(reversed(pruned)), tuple(over)
+
+
+def _without_unused(
+    stage: FlinkStage, over: Sequence[Expression]
+) -> tuple[FlinkStage, Mapping[int, Expression]]:
+    """The stage, and its columns by where they were."""
+    types = stage.types
+    if not isinstance(stage, Ranking):
+        return stage, {at: FlinkColumn(one, at) for at, one in enumerate(types)}
+    used = looked_at(over)
+    first = len(stage.keys)
+    ordered = {one.at for one in stage.order}
+    kept = [at for at in range(len(stage.calls)) if at in ordered or first + at in used]
+    new = {at: number for number, at in enumerate(kept)}
+    pruned = replace(
+        stage,
+        calls=tuple(stage.calls[at] for at in kept),
+        order=tuple(replace(one, at=new[one.at]) for one in stage.order),
+    )
+    places = {at: at for at in range(first)}
+    places |= {first + at: first + number for at, number in new.items()}
+    places[stage.number_at] = pruned.number_at
+    return pruned, {at: FlinkColumn(types[at], place) for at, place in places.items()}

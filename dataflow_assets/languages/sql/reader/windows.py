@@ -51,8 +51,8 @@ def windows(
             f"{name} has no WATERMARK: declare WATERMARK FOR {name} AS {name}, or for windows of "
             f"the time at which rows are read {name} AS PROCTIME()"
         )
-        known = "" if declared is None else f"; {table.name} has one for {declared.column}"
-        raise Unreadable(node.column.place, message + known)
+        advice = "" if declared is None else f"; {table.name} has one for {declared.column}"
+        raise Unreadable(node.column.place, message + advice)
     size, step, offset = _lengths(node)
     watermark = bound(declared.delay, rows) if declared is not None and has_watermark else time
     if not time.type.moment or watermark.type.kind != time.type.kind:
@@ -66,10 +66,10 @@ def windows(
 
 
 def _lengths(node: Windowed) -> tuple[int, int, int]:
-    found = {name: _millis(node, name, one) for name, one in node.intervals.items()}
-    size = found["SIZE"]
-    other = next((name for name in ("SLIDE", "STEP") if name in found), "SIZE")
-    step = found[other]
+    lengths = {name: _millis(node, name, one) for name, one in node.intervals.items()}
+    size = lengths["SIZE"]
+    other = next((name for name in ("SLIDE", "STEP") if name in lengths), "SIZE")
+    step = lengths[other]
     if size < 1 or step < 1:
         raise Unreadable(node.place, f"{node.kind}: a length must be above zero")
     if size % step:
@@ -78,7 +78,7 @@ def _lengths(node: Windowed) -> tuple[int, int, int]:
     if size // step > MOST:
         message = f"{node.kind}: a row would be in {size // step} windows; allowed: {MOST}"
         raise Unreadable(node.intervals[other].place, message)
-    return size, step, found.get("OFFSET", 0)
+    return size, step, lengths.get("OFFSET", 0)
 
 
 def _millis(node: Windowed, name: str, found: Literal) -> int:

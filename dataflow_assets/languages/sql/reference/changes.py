@@ -1,4 +1,4 @@
-"""What the page of SQL files says about tables whose messages are changes."""
+"""Writes the part of the page of SQL files on tables whose messages are changes."""
 
 from __future__ import annotations
 

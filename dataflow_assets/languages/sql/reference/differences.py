@@ -1,4 +1,4 @@
-"""What the page of SQL files says about Flink's bytes, and where answers differ from Flink's."""
+"""Writes the part of the page of SQL files on bytes, and on differences from Flink."""
 
 from collections.abc import Sequence
 
@@ -21,21 +21,9 @@ MEASURED = (
     "is one of these."
 )
 DIFFERENCES: Sequence[tuple[str, str, str]] = (
-    (
-        "`FLOAT` with `DOUBLE`: `+`, `-`, `*`, `/`",
-        "FLOAT, if it is on the left",
-        "DOUBLE",
-    ),
-    (
-        "`INITCAP` of letters beyond ASCII, `ASCII` of them",
-        "`éLan`; -61 for `ä`",
-        "`Élan`; 228",
-    ),
-    (
-        "`LPAD`, `RPAD` of characters beyond 16 bits",
-        "each counts as two",
-        "each counts as one",
-    ),
+    ("`FLOAT` with `DOUBLE`: `+`, `-`, `*`, `/`", "FLOAT, if it is on the left", "DOUBLE"),
+    ("`INITCAP` of letters beyond ASCII, `ASCII` of them", "`éLan`; -61 for `ä`", "`Élan`; 228"),
+    ("`LPAD`, `RPAD` of characters beyond 16 bits", "each counts as two", "each counts as one"),
     (
         'a text behind the JSON value of a record (`{"a":4} x`, `{"a":1}{"a":2}`)',
         "is dropped",
@@ -61,36 +49,12 @@ DIFFERENCES: Sequence[tuple[str, str, str]] = (
         "replaced; the last one counts",
         "the record is rejected",
     ),
-    (
-        "a CSV record of several lines",
-        "the first line counts",
-        "the record is rejected",
-    ),
-    (
-        "a PRIMARY KEY column that is in the key alone",
-        "null",
-        "has the key's value",
-    ),
-    (
-        "a ROW column in CSV",
-        "its fields as an array",
-        "refused",
-    ),
-    (
-        "sums and averages of floating-point numbers",
-        "rounded at each step",
-        "rounded once",
-    ),
-    (
-        "-0.0 and 0.0 in `GROUP BY`",
-        "two groups",
-        "one group",
-    ),
-    (
-        "`MAX` of -0.0 and 0.0",
-        "the first one",
-        "0.0",
-    ),
+    ("a CSV record of several lines", "the first line counts", "the record is rejected"),
+    ("a PRIMARY KEY column that is in the key alone", "null", "has the key's value"),
+    ("a ROW column in CSV", "its fields as an array", "refused"),
+    ("sums and averages of floating-point numbers", "rounded at each step", "rounded once"),
+    ("-0.0 and 0.0 in `GROUP BY`", "two groups", "one group"),
+    ("`MAX` of -0.0 and 0.0", "the first one", "0.0"),
     (
         (
             "before 1970, with a fraction of a second: CAST to DATE, TIME and TIMESTAMP(0), "
@@ -104,11 +68,7 @@ DIFFERENCES: Sequence[tuple[str, str, str]] = (
         "another unit",
         "the next unit",
     ),
-    (
-        "years beyond 1 to 9999",
-        "other digits",
-        "the record is rejected",
-    ),
+    ("years beyond 1 to 9999", "other digits", "the record is rejected"),
     (
         "a time window with an offset, with a watermark in each row; HOP before 1970",
         "rows are lost",
@@ -119,26 +79,14 @@ DIFFERENCES: Sequence[tuple[str, str, str]] = (
         "refused",
         "taken",
     ),
-    (
-        "`a LIKE ''`",
-        "true for every text",
-        "true for the empty text",
-    ),
+    ("`a LIKE ''`", "true for every text", "true for the empty text"),
     (
         "`TRUNCATE(1.8E308, 1)`, `JSON_VALUE(... RETURNING DOUBLE)` of a whole number",
         "an error",
         "the value",
     ),
-    (
-        "`TRY_CAST('99999999.995' AS DECIMAL(10, 2))`",
-        "100000000.00",
-        "null",
-    ),
-    (
-        "TIMESTAMP(3) of a JSON text with six digits",
-        "keeps six",
-        "cuts to three",
-    ),
+    ("`TRY_CAST('99999999.995' AS DECIMAL(10, 2))`", "100000000.00", "null"),
+    ("TIMESTAMP(3) of a JSON text with six digits", "keeps six", "cuts to three"),
     (
         "a letter `u` in a pattern of `UNIX_TIMESTAMP`",
         "a day of the week",

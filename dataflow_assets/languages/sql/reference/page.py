@@ -16,11 +16,16 @@ from dataflow_assets.languages.sql.reader.ends import PRODUCERS
 from dataflow_assets.languages.sql.reader.settings import SETTINGS
 from dataflow_assets.languages.sql.reference import changes as sql_changes
 from dataflow_assets.languages.sql.reference import differences, prose
-from dataflow_assets.languages.sql.reference.statements import (
-    COLUMNS,
-    STATEMENTS,
-    UNNEST,
-    WINDOWS,
+from dataflow_assets.languages.sql.reference.statements import COLUMNS, STATEMENTS, UNNEST, WINDOWS
+
+_AGGREGATES = (
+    "Each may be followed by `FILTER (WHERE condition)`. Nulls are not counted. Any other "
+    "aggregate is a finding."
+)
+_FUNCTIONS = (
+    "This list is complete: any other function is a finding. Results are Flink's own, but for "
+    "[these](#where-answers-differ-from-flinks); each line is a test. An argument that is null "
+    "makes the result null, unless the line says otherwise."
 )
 
 
@@ -75,13 +80,13 @@ def _differences() -> str:
 
 def _aggregates() -> str:
     rows = [(f"`{one.usage}`", escape(one.says)) for one in AGGREGATES.values()]
-    head = f"## Aggregates\n\n{prose.AGGREGATES}\n"
+    head = f"## Aggregates\n\n{_AGGREGATES}\n"
     return f"{head}\n{_table(('Aggregate', 'Result'), rows)}\n"
 
 
 def _functions() -> str:
     groups = dict.fromkeys(one.group for one in FUNCTIONS.values())
-    head = f"## Functions\n\n{prose.FUNCTIONS}\n"
+    head = f"## Functions\n\n{_FUNCTIONS}\n"
     also = ", ".join(f"`{one}`" for one in sorted((*ALIASES, *PARTS)))
     return "\n".join([head, *map(_group, groups), f"Other names of functions above: {also}.\n"])
 

@@ -1,4 +1,4 @@
-"""What the page of SQL files says in sentences; `sql` puts its tables between them."""
+"""The sentences of the page of SQL files; `sql` puts its tables between them."""
 
 TOP = """# Flink's SQL: `*.sql`
 
@@ -294,13 +294,4 @@ DATABASES = (
 FORMATS = (
     "Options of a format have the prefix `key.` or `value.`. In a table of `kafka` that names its "
     "format by `format`, the prefix `value.` may be left out."
-)
-AGGREGATES = (
-    "Each may be followed by `FILTER (WHERE condition)`. Nulls are not counted. Any other "
-    "aggregate is a finding."
-)
-FUNCTIONS = (
-    "This list is complete: any other function is a finding. Results are Flink's own, but for "
-    "[these](#where-answers-differ-from-flinks); each line is a test. An argument that is null "
-    "makes the result null, unless the line says otherwise."
 )

@@ -55,6 +55,6 @@ def with_first_end(table: StateTable, puts: pa.Table, final: int | None, load: L
     """
     if ends(table, final):
         return with_fields(table, first=tables.first(map(load, table.files), behind=final))
-    known = (tables.first([puts]), table.first)
-    found = [one for one in known if one is not None]
-    return with_fields(table, first=min(found, default=None))
+    candidates = (tables.first([puts]), table.first)
+    moments = [one for one in candidates if one is not None]
+    return with_fields(table, first=min(moments, default=None))

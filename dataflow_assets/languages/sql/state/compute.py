@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
@@ -13,37 +14,24 @@ from dataflow_assets.languages.sql.engine.window_rows import clock_watermark
 from dataflow_assets.languages.sql.engine.windows import FlinkWindows, millis
 from dataflow_assets.languages.sql.state.digests import digests
 from dataflow_assets.languages.sql.state.driver import QueryDriver
-from dataflow_assets.languages.sql.state.expiry import expiry
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.hops import Flowing
-from dataflow_assets.languages.sql.state.manifest import (
-    MANIFEST,
-    Manifest,
-    Position,
-    new_manifest,
-)
+from dataflow_assets.languages.sql.state.manifest import MANIFEST, Manifest, Position, new_manifest
 from dataflow_assets.languages.sql.state.merges import Merges
 from dataflow_assets.languages.sql.state.reading import ViewReader
 from dataflow_assets.languages.sql.state.tasks import ReadSlice, StatePlace, part, run
-from dataflow_assets.languages.sql.state.watermarks import (
-    LAST,
-    Watermarks,
-    advance,
-    by_clock,
-    due,
-)
+from dataflow_assets.languages.sql.state.watermarks import LAST, Watermarks, advance, by_clock, due
 from dataflow_assets.micro_batch.rejected_share import too_many
+
+ALWAYS = 0
+"""As a beginning: the setting is as old as the state, as far as anybody knows."""
 
 
 class Computation:
     """One span of a view."""
 
     def __init__(
-        self,
-        reader: ViewReader,
-        place: StatePlace,
-        previous: Manifest | None,
-        driver: QueryDriver,
+        self, reader: ViewReader, place: StatePlace, previous: Manifest | None, driver: QueryDriver
     ) -> None:
         """`previous`: the state before; None: nothing is kept yet."""
         reached = previous.watermarks.reached if previous else None
@@ -59,12 +47,7 @@ class Computation:
         self.records = self.refused = self.late = 0
 
     def run(
-        self,
-        span: Span,
-        *,
-        small: bool,
-        waiting: Iterable[str] = (),
-        closed: Iterable[str] = (),
+        self, span: Span, *, small: bool, waiting: Iterable[str] = (), closed: Iterable[str] = ()
     ) -> Manifest:
         """Computes the span, of which nothing was committed yet.
 
@@ -98,7 +81,7 @@ class Computation:
             parts=tuple(self._merges.parts),
             watermarks=self._watermarks,
             late=self.late + (previous.late if previous else 0),
-            expires_from=self._expiry.begun,
+            expires_from=self._expiry.start,
             forgotten_upto=self._expiry.forgotten_upto,
         )
 
@@ -167,5 +150,42 @@ def store(files: StateFiles, place: StatePlace, generation: str, manifest: Manif
 
 
 def folder_of(generation: str, number: int, name: str) -> str:
-    """Of a span: those of later ones sort behind it."""
+    """Returns the folder of a span; those of later spans sort after it."""
     return f"{generation}/{number:012}-{name}"
+
+
+class Expiry(NamedTuple):
+    """The limits of one micro-batch by which state expires, in milliseconds."""
+
+    start: int | None
+    """When what is kept began to expire; None: it does not."""
+    forgotten_upto: int
+    """What was touched then, or before, is forgotten for good; 0: nothing is."""
+
+
+def expiry(previous: Manifest | None, expires: int, now: int) -> Expiry:
+    """Returns what is forgotten in a micro-batch.
+
+    What was there when it began to expire counts as touched then. What is forgotten stays
+    forgotten when the setting is longer later, or switched off: its rows are in the files until
+    these are written again, and what was computed without them must not be computed with them.
+
+    Args:
+        previous: the state before; None: nothing is kept yet.
+        expires: the setting in milliseconds; 0: it is switched off.
+        now: when the micro-batch was planned.
+    """
+    before = 0 if previous is None else previous.forgotten_upto or 0
+    if not expires:
+        return Expiry(None, before)
+    start, since = _first_moment(previous, now), now - expires
+    return Expiry(start, max(before, since) if start <= since else before)
+
+
+def _first_moment(previous: Manifest | None, now: int) -> int:
+    """A state of an earlier version does not say: that version forgot by the time alone."""
+    if previous is None:
+        return now
+    if previous.expires_from is not None:
+        return previous.expires_from
+    return ALWAYS if previous.forgotten_upto is None else now

@@ -6,6 +6,7 @@ with another digest is refused as one of another query.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,7 +35,6 @@ _LAYOUT = (
     "delimiter quote escape array_delimiter null_literal comments named subject charset endianness"
 )
 _STAGE = "keys calls where retracts shared window"
-
 PLANS = Forms(
     Form(Aggregate, "aggregate", "name type argument distinct condition"),
     Form(FlinkCall, "call", "type name arguments"),
@@ -91,3 +91,24 @@ def digests(view: ViewPlan, digest: Callable[[object], str] = PLANS.digest) -> D
     shape = digest(kept if view.windows is None else (*kept, view.windows))[:16]
     written = (view.outputs, view.having, view.shared, view.times, view.drops_nulls)
     return Digests(shape, digest((shape, written))[:16])
+
+
+def former_digests(view: ViewPlan) -> Digests:
+    """The digests that a version before has stored with a state of the query.
+
+    For one release: its states are found by these, and the next commit writes the digest of this
+    version. They were of Python's `repr` of a plan, with names of classes, which tags stand for.
+    """
+    return digests(view, lambda value: hashlib.sha256(_repr(value).encode()).hexdigest())
+
+
+def _repr(value: object) -> str:
+    form = PLANS.form(value)
+    if form is not None:
+        name = form.tag.title().replace("_", "")
+        attributes = [f"{k}={_repr(getattr(value, a))}" for k, a in form.attributes.items()]
+        return f"{name}({', '.join(attributes)})"
+    if isinstance(value, tuple):
+        inner = [_repr(one) for one in value]
+        return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+    return repr(value)

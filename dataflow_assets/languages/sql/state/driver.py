@@ -1,4 +1,4 @@
-"""What the driver has for a computation: a cache of files, Spark, and when it needs Spark."""
+"""The driver's side of a computation: a cache of files, Spark, and when it needs Spark."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Cache:
     _rows: dict[str, pa.Table] = field(default_factory=dict)
 
     def get(self, file: StateFile, read: Callable[[], pa.Table]) -> pa.Table:
-        found = self._rows.pop(file.name, None)
-        found = read() if found is None else found
-        self.put(file.name, found)
-        return found
+        rows = self._rows.pop(file.name, None)
+        rows = read() if rows is None else rows
+        self.put(file.name, rows)
+        return rows
 
     def put(self, name: str, rows: pa.Table) -> None:
         """Keeps rows; the ones that were not used for longest make room."""
@@ -68,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class QueryDriver:
-    """What the driver has for a computation."""
+    """The resources of the driver for a computation."""
 
     cache: Cache
     spark: Callable[[], SparkSession]

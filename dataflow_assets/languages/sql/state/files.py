@@ -65,10 +65,10 @@ class StateFiles:
             raise self._broken_file(name, "is gone") from None
 
     def times(self) -> dict[str, int]:
-        """By the names of all files of the view when each was written, in ns since 1970."""
+        """Returns when each file of the view was written, in ns since 1970, by name."""
         with self._translate_errors():
-            found = self._files.files(self.folder)
-        return {one.name.removeprefix(f"{self.folder}/"): one.changed for one in found}
+            infos = self._files.files(self.folder)
+        return {one.name.removeprefix(f"{self.folder}/"): one.changed for one in infos}
 
     def delete(self, name: str) -> None:
         """Takes a file away, and its folder with the last one; nothing where there is none."""

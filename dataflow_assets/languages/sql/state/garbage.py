@@ -27,7 +27,7 @@ def collect(files: StateFiles, position: Position, known: Mapping[str, Manifest]
     """
     needed = {*known}.union(*(one.files for one in known.values()))
     limit, times = f"{position.number:012}-~", files.times()
-    past = {*position.past, *_given_up(times)}
+    past = {*position.past, *_abandoned_spans(times)}
     for name in times:
         generation, _, rest = name.partition("/")
         own = generation == position.generation and rest < limit
@@ -36,7 +36,7 @@ def collect(files: StateFiles, position: Position, known: Mapping[str, Manifest]
             failpoints.reach("view.deleted")
 
 
-def _given_up(times: Mapping[str, int]) -> set[str]:
+def _abandoned_spans(times: Mapping[str, int]) -> set[str]:
     """The generations whose first micro-batch died: they never had a state."""
     before = time.time_ns() - DAY
     alive = (name for name, at in times.items() if at > before or name.endswith(f"/{MANIFEST}"))

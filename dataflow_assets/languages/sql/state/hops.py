@@ -84,7 +84,7 @@ NOTHING = KEPT.empty_table()
 
 @dataclass
 class MovedRows:
-    """What came of a hop."""
+    """The result of a hop."""
 
     puts: pa.Table
     """What is kept from now on, by keys that have changed."""
@@ -175,8 +175,8 @@ class Flowing:
             if other is not None
             for row in {*self._passed_on(hop, one)} & {*self._passed_on(hop, other)}
         ]
-        found = self._spread(following, sign([], rows))
-        return {table: _touches(some["k"]) for table, some in found.items()}
+        old = self._spread(following, sign([], rows))
+        return {table: _touches(some["k"]) for table, some in old.items()}
 
     def _passed_on(self, hop: Hop, kept: bytes) -> Sequence[bytes]:
         """The rows that a table passes on of a key."""
@@ -184,11 +184,11 @@ class Flowing:
 
     def _merge(self, hop: Hop, old: pa.Table, given: pa.Table) -> MovedRows:
         if hop.kind == ROWS:
-            found = merge_rows(old, latest(given), several=self.view.several)
-            return MovedRows(found.puts, self._spread(0, found.rows))
+            merged = merge_rows(old, latest(given), several=self.view.several)
+            return MovedRows(merged.puts, self._spread(0, merged.rows))
         if hop.kind == COUNTED:
-            found = merge_counted(old, given)
-            return MovedRows(found.puts, self._spread(0, found.rows))
+            merged = merge_counted(old, given)
+            return MovedRows(merged.puts, self._spread(0, merged.rows))
         if hop.kind == "distinct":
             puts, following = merge_distinct(self.view.stages[hop.stage], old, given)
             return MovedRows(puts, {Hop("groups", hop.stage).table: following})
@@ -218,8 +218,8 @@ class Flowing:
         return MovedRows(puts, self._spread(hop.stage + 1, found.sign()), refused)
 
     def _spread(self, stage: int, given: Signed) -> dict[str, pa.Table]:
-        found = spread(self.view.stages[stage], given)
-        tables = {Hop("distinct", stage): found.distinct, Hop("groups", stage): found.groups}
+        moved = spread(self.view.stages[stage], given)
+        tables = {Hop("distinct", stage): moved.distinct, Hop("groups", stage): moved.groups}
         return {hop.table: one for hop, one in tables.items() if one.num_rows}
 
     def _output(self, found: MergedGroups) -> Iterator[OutputRow]:
@@ -241,11 +241,11 @@ class Flowing:
 
 def sent_rows(kept: bytes) -> list[bytes]:
     """The rows of a group that were passed on: at most one, or of a ranking several."""
-    found = unpack(kept)[1]
-    return [one for one in (found if isinstance(found, list) else [found]) if one is not None]
+    sent = unpack(kept)[1]
+    return [one for one in (sent if isinstance(sent, list) else [sent]) if one is not None]
 
 
 def _touches(keys: pa.ChunkedArray) -> pa.Table:
     """Changes that change nothing, one for each key."""
-    found = keys.unique()
-    return changes(found, [b""] * len(found), np.zeros(len(found), np.int64))
+    unique = keys.unique()
+    return changes(unique, [b""] * len(unique), np.zeros(len(unique), np.int64))

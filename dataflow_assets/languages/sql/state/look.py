@@ -1,4 +1,4 @@
-"""What a few messages come to by themselves, in memory: for a look."""
+"""Computes in memory the result of a few messages by themselves, for a preview."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def looked_at(reader: ViewReader, messages: Mapping[str, pa.RecordBatch]) -> pa.
         for name, some in moved.changes.items():
             pending[name] = concatenate([pending.get(name, NONE), some])
         rows += moved.output
-    found = pa.Table.from_batches(batches(write_rows(rows))).combine_chunks() if rows else None
-    return None if found is None else found.to_batches()[0]
+    table = pa.Table.from_batches(batches(write_rows(rows))).combine_chunks() if rows else None
+    return None if table is None else table.to_batches()[0]

@@ -27,7 +27,7 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 class StateTable(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept under keys: a file for each bucket, and newer ones, the oldest of them first.
+    """The rows of a table: a file for each bucket, and newer ones, oldest first.
 
     A key is in the bucket of its hash, and in any of the newer files: the newest one counts.
     """
@@ -43,7 +43,7 @@ class StateTable(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def rows(self) -> int:
-        """Of all files; a key may be in several."""
+        """The rows of all files; a key may be in several."""
         return sum(one.rows for one in self.files)
 
 
@@ -77,12 +77,11 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def first(self) -> int | None:
         """When the first group in a window is final; None: there is none."""
-        found = (one.first for one in self.tables.values() if one.first is not None)
-        return min(found, default=None)
+        moments = (one.first for one in self.tables.values() if one.first is not None)
+        return min(moments, default=None)
 
     @property
     def files(self) -> frozenset[str]:
-        """The names of all that it needs."""
         tables = (one.name for table in self.tables.values() for one in table.files)
         return frozenset({*tables, *(one.name for one in self.parts)})
 
@@ -97,15 +96,15 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def manifest_of(text: bytes, name: str) -> Manifest:
     try:
-        found = decode_json(text, Manifest)
+        manifest = decode_json(text, Manifest)
     except msgspec.MsgspecError as error:
         raise PermanentError(f"{name} cannot be read: {error}") from None
-    if found.format != _FORMAT:
+    if manifest.format != _FORMAT:
         raise PermanentError(
-            f"{name} has the format {found.format}, and this version knows {_FORMAT}: run the "
+            f"{name} has the format {manifest.format}, and this version knows {_FORMAT}: run the "
             "version that has written it, or a newer one"
         )
-    return found
+    return manifest
 
 
 def new_manifest(**given: object) -> Manifest:
@@ -120,7 +119,7 @@ class Earlier(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a view has read, and the state that came of it."""
+    """The offsets that a view has read, and the state that came of them."""
 
     offsets: dict[str, int]
     generation: str

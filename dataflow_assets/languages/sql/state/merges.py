@@ -110,9 +110,9 @@ class Merges:
         most = self._limits.few - ending
         if pending.count > FOLDED * most or pending.size > self._limits.few_bytes:
             return None
-        found = concatenate([*pending.held, all_changes(self._files, pending.staged)])
-        few = found.num_rows <= most or len(found["k"].unique()) <= most
-        return found if few else None
+        changes = concatenate([*pending.held, all_changes(self._files, pending.staged)])
+        few = changes.num_rows <= most or len(changes["k"].unique()) <= most
+        return changes if few else None
 
     def _merge_here(self, hop: Hop, changes: pa.Table, final: int | None) -> None:
         table, load = self.tables[hop.table], self._loading(hop)

@@ -1,4 +1,4 @@
-"""What the log says about the messages of a view."""
+"""Logs what users should know about the messages of a view."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ log = logging.getLogger(__name__)
 
 
 class Notices:
-    """Of one flow, on the driver."""
+    """The notices of one flow, on the driver."""
 
     def __init__(self, flow: str, topic: str) -> None:
         self._flow, self._topic = flow, topic
         self._empty: Collection[str] = ()
 
     def new_partitions(self, names: Collection[str]) -> None:
-        """Of an upsert table: a key may have another partition now, and so no order any more."""
+        """Warns that keys of an upsert table may have moved to a new partition, out of order."""
         if names:
             log.warning(
                 "flow %s: %s has new partitions (%s): keys may be in another partition than "

@@ -1,4 +1,4 @@
-"""What a view is made of.
+"""The options of a view.
 
 Apart from `source`, as in a connector: `session` and `states` take these options, and `source`
 imports `session`.

@@ -104,7 +104,7 @@ def _place(batch: pa.RecordBatch) -> list[str]:
 
 
 class OutputPart(msgspec.Struct, frozen=True):
-    """What the sink's checkpoint says of a part."""
+    """A part as the sink's checkpoint names it."""
 
     flow: str
     file: StateFile | None = None

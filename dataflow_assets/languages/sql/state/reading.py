@@ -36,7 +36,7 @@ TOGETHER = 4_096
 
 @dataclass
 class StateRead:
-    """What came of a slice."""
+    """The result of a slice."""
 
     changes: pa.Table = field(default_factory=lambda: NONE)
     refused: list[OutputRow] = field(default_factory=list)
@@ -78,8 +78,8 @@ class ViewReader:
             if not piece.empty:
                 by_table.setdefault(of_table(piece.partition)[0], []).append(piece)
         for some in by_table.values():
-            asked = [self.ask(piece) for piece in some]
-            for at, batches in type(self.source).messages_together(asked):
+            questions = [self.ask(piece) for piece in some]
+            for at, batches in type(self.source).messages_together(questions):
                 yield some[at], self.read(some[at], batches)
 
     def read(self, piece: OffsetSlice, batches: Iterable[pa.RecordBatch]) -> StateRead:
@@ -96,13 +96,9 @@ class ViewReader:
                 bad = {at - first: why for at, why in unreadable.items() if first <= at < last}
                 if bad or not taking.take_all(some, rows):
                     _one_by_one(taking, some, rows, bad, batch["body"].slice(first, TOGETHER))
-        return taking.result(self._number(number))
-
-    def _number(self, number: int) -> int | None:
-        """Which table of its topic a table is; None: the first."""
         topics = identities(self.identity)
         before = topics[:number].count(topics[number])
-        return before + 1 if before else None
+        return taking.result(before + 1 if before else None)
 
     def _taking(self, table: TableRows) -> _Taking:
         if self.view.windows is None:
@@ -200,12 +196,12 @@ def _times(batch: pa.RecordBatch) -> list[int]:
     if _TIME not in batch.schema.names:
         return [0] * batch.num_rows
     times = batch.column(_TIME).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-    found: list[int] = times.fill_null(0).to_pylist()
-    return found
+    numbers: list[int] = times.fill_null(0).to_pylist()
+    return numbers
 
 
 class _KeyedRows(_Taking):
-    """Of each key the last row, else how often each comes."""
+    """The last row of each key, or how often each row comes."""
 
     def __init__(self, view: ViewPlan, table: TableRows, environment: Environment) -> None:
         super().__init__(view)
@@ -214,19 +210,19 @@ class _KeyedRows(_Taking):
     @override
     def take_all(self, messages: pa.RecordBatch, rows: MetadataRows) -> bool:
         try:
-            found = self._arrivals.together(_messages(messages, rows))
+            arrived = self._arrivals.together(_messages(messages, rows))
         except Exception:  # noqa: BLE001 - which of them, and why, is found out one by one
             return False
         self._read.records += messages.num_rows
-        if found.keys is None:
-            self._counted.update(row for row in found.seen if row is not None)
-            self._counted.subtract(row for row in found.gone if row is not None)
+        if arrived.keys is None:
+            self._counted.update(row for row in arrived.seen if row is not None)
+            self._counted.subtract(row for row in arrived.gone if row is not None)
         else:
             times = _times(messages)
-            if found.owners != range(len(times)):
-                times = [times[at] for at in found.owners]
-            self._latest.update(zip(found.keys, found.seen, strict=True))
-            self._times.update(zip(found.keys, times, strict=True))
+            if arrived.owners != range(len(times)):
+                times = [times[at] for at in arrived.owners]
+            self._latest.update(zip(arrived.keys, arrived.seen, strict=True))
+            self._times.update(zip(arrived.keys, times, strict=True))
         return True
 
     @override
@@ -241,7 +237,7 @@ class _KeyedRows(_Taking):
 
 
 class _WindowedRows(_Taking):
-    """How often each row comes in each window, and how far their time has come."""
+    """Counts each row in each window, and follows how far their time has come."""
 
     def __init__(self, view: ViewPlan, environment: Environment, reached: int | None) -> None:
         super().__init__(view)
@@ -255,5 +251,5 @@ class _WindowedRows(_Taking):
             else:
                 self._counted.update(seen.rows)
             self._read.late += seen.late
-            known = [one for one in (self._read.moment, seen.watermark) if one is not None]
-            self._read.moment = max(known, default=None)
+            moments = [one for one in (self._read.moment, seen.watermark) if one is not None]
+            self._read.moment = max(moments, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +13,6 @@ import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import (
     Lag,
     Limit,
@@ -39,31 +38,29 @@ from dataflow_assets.languages.sql.state.notices import Notices
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.output import OutputPart
 from dataflow_assets.languages.sql.state.positions import (
+    Messages,
+    closed_partitions,
     ending,
     first_position,
     is_due,
+    most_records,
+    rebuild_ends,
     rewound,
-    whole,
+    waiting_partitions,
 )
 from dataflow_assets.languages.sql.state.reading import ViewReader
 from dataflow_assets.languages.sql.state.states import QueryStates
 from dataflow_assets.languages.sql.state.tasks import StatePlace
-from dataflow_assets.languages.sql.state.united import UnitedSession
 from dataflow_assets.languages.sql.state.watermarks import LAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST = 250_000
-"""Messages of one slice: what they come to is held by one task."""
-ITEMS = 10
-"""About as many rows UNNEST is expected to make of a message."""
 LOOK = 60.0
 """Seconds between two looks for files that nobody needs."""
 _NOTHING = ViewPosition({}, "")
 
 _TICK = timedelta(milliseconds=1)
-Messages = KafkaSourceSession | UnitedSession
 
 
 class ViewSession(
@@ -74,7 +71,7 @@ class ViewSession(
     limits = Limits()
 
     def __init__(self, source: ViewSourceOptions, flow: str, messages: Messages) -> None:
-        self._source, self._flow, self._messages = source, flow, messages
+        self._source, self._flow, self.messages = source, flow, messages
         self._cache = Cache()
         self._planned: dict[str, tuple[Span, dict[str, int]]] = {}
         try:
@@ -89,21 +86,21 @@ class ViewSession(
     @property
     @override
     def identity(self) -> str:
-        return self._messages.identity
+        return self.messages.identity
 
     @override
     def start(self) -> Positions:
-        return first_position(self._messages.start())
+        return first_position(self.messages.start())
 
     @override
     def seek(self, where: str) -> Positions:
-        return first_position(self._messages.seek(where))
+        return first_position(self.messages.seek(where))
 
     @override
     def understands(self, positions: Positions) -> bool:
         if positions.keys() != {VIEW}:
             return False
-        return self._messages.understands(position_of(positions[VIEW]).offsets)
+        return self.messages.understands(position_of(positions[VIEW]).offsets)
 
     @override
     def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
@@ -112,27 +109,23 @@ class ViewSession(
 
     @override
     def take_over(self, known: Positions) -> Positions:
-        return first_position(self._messages.take_over(known))
+        return first_position(self.messages.take_over(known))
 
     @override
     def end(self) -> Positions:
-        return ending(self._messages.end())
+        return ending(self.messages.end())
 
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
         messages: list[Any] = [one.messages for one in sessions]  # of one class, as `shared` says
-        found = type(messages[0]).ends_together(messages)
-        return [one if isinstance(one, DataflowError) else ending(one) for one in found]
-
-    @property
-    def messages(self) -> Messages:
-        return self._messages
+        ends = type(messages[0]).ends_together(messages)
+        return [one if isinstance(one, DataflowError) else ending(one) for one in ends]
 
     @override
     def lags(self, partition: str, position: Position | None, end: Position) -> bool:
         after = _NOTHING if position is None else position_of(position)
-        lags, ends = self._messages.lags, position_of(end)
+        lags, ends = self.messages.lags, position_of(end)
         if ends.seen is not None and after.due is not None and after.due <= ends.seen:
             return True  # a window ends
         return any(lags(p, after.offsets.get(p), at) for p, at in ends.offsets.items())
@@ -141,18 +134,16 @@ class ViewSession(
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A part that stands for all of the messages, until they are computed."""
         start, end = position_of(after[VIEW]), None if until is None else position_of(until[VIEW])
-        self._states.checked_state(
-            start
-        )  # a changed query is said at once, not with the next record
-        most = replace(limit, records=min(limit.records, self._most))
-        found = self._messages.plan(
+        self._states.checked_state(start)  # a changed query is refused before the next record
+        most = replace(limit, records=min(limit.records, most_records(self._source.view)))
+        span = self.messages.plan(
             self._read_upto(start), most, None if end is None else end.offsets
         )
-        if found.empty and not is_due(start, end) and not self._is_closing(start):
+        if span.empty and not is_due(start, end) and not self._is_closing(start):
             return Span(())
         name = uuid.uuid4().hex
-        self._planned = {name: (found, self._rebuilt_at(start, end))}
-        return replace(Span.of_parts(name, [""]), full=found.full)
+        self._planned = {name: (span, rebuild_ends(self.messages, start, end))}
+        return replace(Span.of_parts(name, [""]), full=span.full)
 
     @override
     def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
@@ -170,18 +161,18 @@ class ViewSession(
         number, now = start.number + 1, _later(previous)
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
         place = StatePlace(self._source.location, self._flow, folder)
-        environment = Environment(self._source.view.zone, now)
-        reader = self._reader(environment)
+        view = self._source.view
+        reader = self._reader(Environment(view.zone, now))
         work = Computation(reader, place, previous, QueryDriver(self._cache, spark, self.limits))
         manifest = work.run(
             messages,
-            small=self._messages.reader(messages) == "driver",
-            waiting=self._waiting(messages),
-            closed=self._closed_partitions(messages.upto),
+            small=self.messages.reader(messages) == "driver",
+            waiting=waiting_partitions(view, self.messages, messages.upto),
+            closed=closed_partitions(view, self.messages, messages.upto),
         )
         work.check(self._flow, self._source.max_rejected_percent)
         self._notices.late(work.late, manifest.late)
-        if not self._source.view.idle:
+        if not view.idle:
             self._notices.empty(manifest.watermarks.waiting_for())
         manifest, left = self._states.without_stale(place, manifest, start.earlier, rebuilt_at)
         position = store(self._files, place, start.generation, manifest)
@@ -194,23 +185,14 @@ class ViewSession(
         )
         self._states.follow(start, position, manifest)
         parts = [OutputPart(self._flow, one).text() for one in manifest.parts]
-        found = Span.of_parts(
+        prepared = Span.of_parts(
             position.text(), parts or [OutputPart(self._flow).text()], full=span.full
         )
-        return replace(found, planned=span.planned, at=now)
-
-    def _rebuilt_at(self, start: ViewPosition, end: ViewPosition | None) -> dict[str, int]:
-        """While a state is built again: the ends of its topics when that began, or of the run.
-
-        What the state before had read says nothing: its topics may have been others.
-        """
-        if not start.earlier or start.rebuilt_at:
-            return start.rebuilt_at
-        return whole(self._messages.end() if end is None else end.offsets)
+        return replace(prepared, planned=span.planned, at=now)
 
     def _read_upto(self, position: ViewPosition) -> Positions:
-        known = self._messages.understands(position.offsets)
-        return position.offsets if known else self._messages.start()
+        understood = self.messages.understands(position.offsets)
+        return position.offsets if understood else self.messages.start()
 
     def _reader(self, environment: Environment) -> ViewReader:
         source = self._source
@@ -218,21 +200,9 @@ class ViewSession(
             source.source, self.identity, source.view, environment, others=source.others
         )
 
-    @property
-    def _most(self) -> int:
-        """Messages of one slice, of which each is kept once for each window, and each item."""
-        view = self._source.view
-        windows = 1 if view.windows is None else view.windows.most
-        rows: int = max(windows * ITEMS ** len(table.unnests) for table in view.tables)
-        return max(1, MOST // rows)
-
-    def _closed_partitions(self, offsets: Positions) -> frozenset[str]:
-        """The partitions of which nothing more is ever read: no window waits for them."""
-        windows = self._source.view.windows
-        return frozenset() if windows is None else self._messages.closed(offsets)
-
     def _is_closing(self, start: ViewPosition) -> bool:
-        closed = self._closed_partitions(start.offsets) if start.state else frozenset()
+        view = self._source.view
+        closed = closed_partitions(view, self.messages, start.offsets) if start.state else None
         if not closed:
             return False
         manifest = self._states.at(start)
@@ -241,47 +211,38 @@ class ViewSession(
             marks[one].moment != LAST for one in closed & marks.keys()
         )
 
-    def _waiting(self, messages: Span) -> Iterable[str]:
-        """The partitions that have messages behind a span: they are not idle."""
-        if not self._source.view.idle:
-            return ()
-        ends, lags = self._messages.end(), self._messages.lags
-        upto = messages.upto
-        return [name for name, end in ends.items() if lags(name, upto.get(name), end)]
-
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = fold_parts(positions, VIEW)
-        return {} if found is None else {VIEW: found}
+        folded = fold_parts(positions, VIEW)
+        return {} if folded is None else {VIEW: folded}
 
     @override
     def lag(self, after: Positions) -> Lag:
         position = position_of(after[VIEW])
-        found = self._messages.lag(self._read_upto(position))
-        known = replace(found, ends=ending(found.ends))
+        messages_lag = self.messages.lag(self._read_upto(position))
+        with_ends = replace(messages_lag, ends=ending(messages_lag.ends))
         if not position.state:
-            return known
+            return with_ends
         try:
             manifest = self._states.read(position.state, position.digest)
         except DataflowError:
-            return known  # the next micro-batch says what is wrong with it
+            return with_ends  # the next micro-batch says what is wrong with it
         late = None if self._source.view.windows is None else manifest.late
         reached = manifest.watermarks.reached
-        return replace(known, state=manifest.size, late=late, watermark=reached)
+        return replace(with_ends, state=manifest.size, late=late, watermark=reached)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
         """The rows that the next messages make by themselves, as if nothing were kept."""
-        environment = Environment(self._source.view.zone, utc_now())
-        reader = self._reader(environment)
-        messages = self._messages.peek(self._read_upto(position_of(after[VIEW])), limit)
-        found = looked_at(reader, messages)
-        return {} if found is None else {VIEW: found}
+        reader = self._reader(Environment(self._source.view.zone, utc_now()))
+        messages = self.messages.peek(self._read_upto(position_of(after[VIEW])), limit)
+        rows = looked_at(reader, messages)
+        return {} if rows is None else {VIEW: rows}
 
     @override
     def acknowledge(self, upto: Positions) -> None:
         position = position_of(upto[VIEW])
-        self._messages.acknowledge(position.offsets)
+        self.messages.acknowledge(position.offsets)
         now = time.monotonic()
         if self._states.follows_another(position) and now >= self._collected + LOOK:
             self._collected = now
@@ -289,7 +250,7 @@ class ViewSession(
 
     @override
     def close(self) -> None:
-        self._messages.close()
+        self.messages.close()
 
 
 def _later(previous: Manifest | None) -> datetime:

@@ -46,12 +46,12 @@ def stage(files: StateFiles, name: str, changes: pa.Table, buckets: int) -> Stag
 def _parts(
     ordered: pa.Table, buckets: Sequence[int], rows: Sequence[int]
 ) -> list[tuple[int, pa.RecordBatch]]:
-    found: list[tuple[int, pa.RecordBatch]] = []
+    parts: list[tuple[int, pa.RecordBatch]] = []
     first = 0
     for bucket, count in zip(buckets, rows, strict=True):
-        found += ((bucket, one) for one in ordered.slice(first, count).to_batches())
+        parts += ((bucket, one) for one in ordered.slice(first, count).to_batches())
         first += count
-    return found
+    return parts
 
 
 def changes_of(files: StateFiles, staged: Iterable[StagedState], bucket: int) -> pa.Table:

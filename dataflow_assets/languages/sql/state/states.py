@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
+import pyarrow as pa
 
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.languages.sql.engine.group_rows import key_of
 from dataflow_assets.languages.sql.engine.ranking import Ranking
-from dataflow_assets.languages.sql.state.digests import digests
+from dataflow_assets.languages.sql.engine.view import ViewPlan
+from dataflow_assets.languages.sql.state.digests import digests, former_digests
 from dataflow_assets.languages.sql.state.files import StateFiles
-from dataflow_assets.languages.sql.state.former_digests import former_digests
-from dataflow_assets.languages.sql.state.manifest import Earlier, Manifest, Position, manifest_of
+from dataflow_assets.languages.sql.state.hops import Hop, sent_rows, stage_of
+from dataflow_assets.languages.sql.state.manifest import (
+    Earlier,
+    Manifest,
+    Position,
+    StateFile,
+    StateTable,
+    manifest_of,
+)
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
-from dataflow_assets.languages.sql.state.stale import stale_rows
+from dataflow_assets.languages.sql.state.output import DELETED, OutputRow
+from dataflow_assets.languages.sql.state.tables import bucket_rows
 from dataflow_assets.languages.sql.state.tasks import StatePlace, load, part
+from dataflow_assets.records.record import parse
+
+AT_ONCE = 500_000
+"""Keys that are held in memory."""
+Load = Callable[[StateFile], pa.Table]
 
 
 class QueryStates:
-    """Of the last two states the manifests; others are read when they are asked for."""
+    """The manifests of the last two states; others are read on demand."""
 
     def __init__(self, source: ViewSourceOptions, flow: str, files: StateFiles) -> None:
         self._source, self._flow, self._files = source, flow, files
@@ -32,14 +49,14 @@ class QueryStates:
         """
         if not position.state:
             return None
-        found = self.at(position)
-        self._check(found)
-        return found
+        manifest = self.at(position)
+        self._check(manifest)
+        return manifest
 
     def at(self, position: Position) -> Manifest:
         """The state at a position, which is kept. Raises Lost, or PermanentError."""
-        found = self._known[position.state] = self.read(position.state, position.digest)
-        return found
+        manifest = self._known[position.state] = self.read(position.state, position.digest)
+        return manifest
 
     def read(self, name: str, digest: str) -> Manifest:
         """A state by the name of its manifest. Raises Lost, or PermanentError."""
@@ -107,3 +124,45 @@ class QueryStates:
                 "accept that each row changes with the next record that changes its group: write "
                 f"SET 'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
             )
+
+
+def stale_rows(
+    view: ViewPlan, manifest: Manifest, earlier: Sequence[Manifest], load: Load
+) -> Iterator[OutputRow]:
+    """Deletes of the rows that states before had written, and the one that was built has not.
+
+    Args:
+        view: of the state that was built.
+        manifest: of that state.
+        earlier: the states before.
+        load: gives the rows of a file.
+    """
+    rows = sum(file.rows for one in earlier for table in _groups(one) for file in table.files)
+    slices = 1 + rows // AT_ONCE
+    for number in range(slices):
+        keys = set(_keys(view, manifest, load, number, slices))
+        gone: set[bytes] = set()
+        for one in earlier:
+            gone.update(_keys(view, one, load, number, slices))
+        yield from (OutputRow(key, DELETED) for key in sorted(gone - keys))
+
+
+def _groups(manifest: Manifest) -> Iterator[StateTable]:
+    """The groups of the last stage, whose rows are in the target."""
+    stages = [stage for name in manifest.tables if (stage := stage_of(name)) is not None]
+    yield from (manifest.tables[Hop("groups", one).table] for one in sorted(stages)[-1:])
+
+
+def _keys(
+    view: ViewPlan, manifest: Manifest, load: Load, number: int, slices: int
+) -> Iterator[bytes]:
+    """The keys of rows in the target, of one slice of so many."""
+    for table in _groups(manifest):
+        for bucket in range(len(table.buckets)):
+            for stored in bucket_rows(table, bucket, len(table.buckets), load)["v"].to_pylist():
+                for sent in sent_rows(stored):
+                    # A key of other columns is of another target, which this flow does not write.
+                    if view.key_names <= parse(sent).keys():
+                        key = key_of(view, sent)
+                        if zlib.crc32(key) % slices == number:
+                            yield key

@@ -97,8 +97,8 @@ def divide(rows: pa.Table, upto: int) -> tuple[dict[bytes, bytes], pa.Table]:
     """Separates rows under the keys of windows that are final up to a time from the others."""
     mask = _is_final(rows, upto)
     final = rows.filter(mask)
-    found = dict(zip(final["k"].to_pylist(), final["v"].to_pylist(), strict=True))
-    return found, rows.filter(pc.invert(mask))
+    finals = dict(zip(final["k"].to_pylist(), final["v"].to_pylist(), strict=True))
+    return finals, rows.filter(pc.invert(mask))
 
 
 def _is_final(rows: pa.Table, upto: int) -> pa.ChunkedArray:
@@ -107,11 +107,11 @@ def _is_final(rows: pa.Table, upto: int) -> pa.ChunkedArray:
 
 def first(layers: Iterable[pa.Table], behind: int | None = None) -> int | None:
     """When the first window of some rows is final, of those that are final behind a time."""
-    found = [_fronts(one) for one in layers]
+    columns = [_fronts(one) for one in layers]
     if behind is not None:
         least = pa.scalar(front(behind), BINARY)
-        found = [one.filter(pc.greater(one, least)) for one in found]
-    firsts = [one for fronts in found if (one := pc.min(fronts).as_py()) is not None]
+        columns = [one.filter(pc.greater(one, least)) for one in columns]
+    firsts = [one for fronts in columns if (one := pc.min(fronts).as_py()) is not None]
     return at_front(min(firsts)) if firsts else None
 
 

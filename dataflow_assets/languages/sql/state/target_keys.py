@@ -1,4 +1,4 @@
-"""Whether a table tells keys apart that a query tells apart: else several groups were one row."""
+"""Checks that a table tells keys apart that a query does: else groups would become one row."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 def narrow(view: ViewPlan) -> Iterator[FlinkOutput]:
     """The columns of the target, with types that say no more than their values keep to."""
     for one in view.outputs:
-        found = one.expression
-        yield replace(one, expression=replace(found, type=_narrow(view, found)))
+        expression = one.expression
+        yield replace(one, expression=replace(expression, type=_narrow(view, expression)))
 
 
 def _narrow(view: ViewPlan, found: Expression) -> FlinkType:
@@ -99,25 +99,17 @@ def _cast(one: FlinkOutput, field: pa.Field) -> str:
 
 
 def _tells_apart(kind: FlinkType, field: pa.Field) -> bool:
-    if _is_loose(field):
+    if Note.LOOSE.marks(field) or kind_of(field) == Kind.UUID:
         return kind.kind == "CHAR" and Note.PADDED.marks(field)
     numeric = kind_of(field) == Kind.NUMERIC
     if kind.exact:
         return as_decimal(kind).scale <= _digits(field) if numeric else _holds(kind, field)
     if kind.kind in ("FLOAT", "DOUBLE"):
-        return _is_double(field.type) or (kind.kind == "FLOAT" and pa.types.is_float32(field.type))
+        is_double: bool = pa.types.is_float64(field.type) or pa.types.is_string(field.type)
+        return is_double or (kind.kind == "FLOAT" and pa.types.is_float32(field.type))
     if kind.moment or kind.kind == "TIME":
         return kind.length <= _digits(field) and not pa.types.is_date(field.type)
     return not kind.text or (pa.types.is_string(field.type) and not numeric)
-
-
-def _is_loose(field: pa.Field) -> bool:
-    return Note.LOOSE.marks(field) or kind_of(field) == Kind.UUID
-
-
-def _is_double(kind: pa.DataType) -> bool:
-    found: bool = pa.types.is_float64(kind) or pa.types.is_string(kind)
-    return found
 
 
 def _holds(kind: FlinkType, field: pa.Field) -> bool:

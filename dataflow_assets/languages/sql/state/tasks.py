@@ -1,4 +1,4 @@
-"""What is done in Spark's tasks: slices of messages are read, buckets of a table are merged."""
+"""The work of Spark's tasks: slices of messages are read, buckets of a table are merged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StatePlace:
-    """Where a task puts its files."""
+    """The folder into which a task writes its files."""
 
     location: FilesConnection
     flow: str
@@ -46,13 +46,12 @@ class StatePlace:
         return f"{self.folder}/{kind}-{uuid4().hex}.parquet"
 
     def changes(self, table: str) -> str:
-        """The same for changes of a table."""
         return f"{self.folder}/{table}-changes-{uuid4().hex}.arrow"
 
 
 @dataclass(frozen=True)
 class StateDone:
-    """What came of a task."""
+    """The result of a task."""
 
     staged: Mapping[str, StagedState] = field(default_factory=dict)
     """By the table that the changes are of."""
@@ -85,12 +84,12 @@ class ReadSlice:
         return self.place.flow, place("its source", self.piece)
 
     def __call__(self) -> StateDone:
-        files, found = self.place.files(), StateDone()
+        files, done = self.place.files(), StateDone()
         for _, read in self.reader.together([self.piece]):
             flowing = Flowing(self.reader.view, self.reader.environment)
             staged = _stage(files, self.place, flowing.arriving(read.changes), self.buckets)
             parts = part(files, self.place, read.refused)
-            found = StateDone(
+            done = StateDone(
                 staged,
                 parts,
                 records=read.records,
@@ -99,7 +98,7 @@ class ReadSlice:
                 moments={self.piece.partition: read.moment},
             )
         failpoints.reach("view.read")
-        return found
+        return done
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,6 @@ def _stage(
 
 
 def load(files: StateFiles, file: StateFile) -> pa.Table:
-    """The rows of a file of a table."""
     return tables.decode(files.read(file.name, file.digest)).cast(tables.SCHEMA)
 
 
@@ -177,9 +175,9 @@ def part(
 ) -> tuple[StateFile, ...]:
     if not rows:
         return ()
-    found = files.write(place.name("output"), output.write_rows(rows), len(rows))
+    file = files.write(place.name("output"), output.write_rows(rows), len(rows))
     failpoints.reach("view.output")
-    return (found,)
+    return (file,)
 
 
 @dataclass(frozen=True)
@@ -193,8 +191,8 @@ class _StateInTasks:
         spare_worker()
         failpoints.arm(self.failpoint)
         for batch in batches:
-            found = [self._do(number) for number in batch.column("id").to_pylist()]
-            yield pa.record_batch([[pickle.dumps(one) for one in found]], RESULT)
+            results = [self._do(number) for number in batch.column("id").to_pylist()]
+            yield pa.record_batch([[pickle.dumps(one) for one in results]], RESULT)
 
     def _do(self, number: int) -> Any:
         task = self.tasks[number]
@@ -213,6 +211,6 @@ def run(spark: SparkSession, tasks: Sequence[Task]) -> list[StateDone]:
     if not tasks:
         return []
     work = _StateInTasks(tuple(tasks), failpoints.from_environment())
-    found: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
-    raise_gravest([one for one in found if isinstance(one, TaskFailure)])
-    return found
+    results: list[Any] = [pickle.loads(one) for one in collect(numbers(spark, len(tasks)), work)]  # noqa: S301 - of tasks of our own
+    raise_gravest([one for one in results if isinstance(one, TaskFailure)])
+    return results

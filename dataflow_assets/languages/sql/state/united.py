@@ -44,7 +44,7 @@ def name_partition(number: int, partition: str) -> str:
 
 
 def identities(text: str) -> Sequence[str]:
-    """By the number of a table what `SourceSession.identity` was of it."""
+    """Returns what `SourceSession.identity` was of each table, by its number."""
     return text.split(_IDENTITIES)
 
 
@@ -90,8 +90,8 @@ class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPo
 
     def closed(self, after: Positions) -> frozenset[str]:
         """Returns the partitions of which nothing more is read: their declaration ends there."""
-        found = [one.closed(some) for one, some in self._each(after)]
-        return frozenset(name_partition(n, one) for n, some in enumerate(found) for one in some)
+        ends = [one.closed(some) for one, some in self._each(after)]
+        return frozenset(name_partition(n, one) for n, some in enumerate(ends) for one in some)
 
     @override
     def lags(self, partition: str, position: Position | None, end: Position) -> bool:
@@ -118,23 +118,23 @@ class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPo
 
     @override
     def lag(self, after: Positions) -> Lag:
-        found = [one.lag(some) for one, some in self._each(after)]
+        lags = [one.lag(some) for one, some in self._each(after)]
         partitions = [
             {name_partition(n, name): at for name, at in one.partitions.items()}
-            for n, one in enumerate(found)
+            for n, one in enumerate(lags)
         ]
         return Lag(
-            records=sum(one.records for one in found),
-            seconds=oldest([one.seconds for one in found]),
-            ends=_merge(one.ends for one in found),
+            records=sum(one.records for one in lags),
+            seconds=oldest([one.seconds for one in lags]),
+            ends=_merge(one.ends for one in lags),
             partitions=dict(chain.from_iterable(one.items() for one in partitions)),
         )
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
-        found = [one.peek(some, limit) for one, some in self._each(after)]
+        peeks = [one.peek(some, limit) for one, some in self._each(after)]
         return {
-            name_partition(n, name): at for n, some in enumerate(found) for name, at in some.items()
+            name_partition(n, name): at for n, some in enumerate(peeks) for name, at in some.items()
         }
 
     @override
@@ -158,13 +158,13 @@ def _merge(found: Iterable[Positions]) -> Positions:
 
 
 def _divide(positions: Positions, among: Sequence[KafkaSourceSession]) -> list[Positions]:
-    found: list[dict[str, Position]] = [{} for _ in among]
+    by_table: list[dict[str, Position]] = [{} for _ in among]
     for name, at in positions.items():
         number, own = of_table(name)
-        found[number][own] = at
-    return [*found]
+        by_table[number][own] = at
+    return [*by_table]
 
 
 def _move(number: int, piece: object) -> OffsetSlice:
-    found = cast("OffsetSlice", piece)
-    return replace(found, partition=name_partition(number, found.partition))
+    offset_slice = cast("OffsetSlice", piece)
+    return replace(offset_slice, partition=name_partition(number, offset_slice.partition))

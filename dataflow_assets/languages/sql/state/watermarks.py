@@ -1,4 +1,4 @@
-"""How far the time of a table's rows has come: by partition, and of the view.
+"""Follows the time of a table's rows: for each partition, and for the view.
 
 Pure functions of what committed micro-batches have read, and of the times at which they were
 planned. All times are milliseconds since 1970.
@@ -15,7 +15,7 @@ LAST = 253_402_300_799_999
 
 
 class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one partition."""
+    """The time that one partition has reached."""
 
     active: int
     """When a micro-batch last had records of it; before the first one when it was first seen."""
@@ -24,7 +24,7 @@ class WatermarkState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Watermarks(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Those of all partitions."""
+    """The times of all partitions."""
 
     marks: dict[str, WatermarkState] = {}
     reached: int | None = None
@@ -54,23 +54,23 @@ def advance(
         idle: milliseconds after which a partition without records is not waited for; 0: always is.
     """
     at = dict.fromkeys(active, now)
-    known = {
+    all_marks = {
         name: _move(before.marks.get(name), at.get(name), now) for name in {*before.marks, *arrived}
     }
-    marks = {name: _rise(one, arrived.get(name)) for name, one in sorted(known.items())}
-    found = Watermarks(marks, before.reached)
-    return Watermarks(marks, reached(found, now, idle))
+    marks = {name: _rise(one, arrived.get(name)) for name, one in sorted(all_marks.items())}
+    moved = Watermarks(marks, before.reached)
+    return Watermarks(marks, watermark_at(moved, now, idle))
 
 
 def by_clock(before: Watermarks, moment: int | None) -> Watermarks:
-    """Those of windows over processing time: no partition is waited for, and none goes back.
+    """Advances windows over processing time: no partition is waited for, and none goes back.
 
     Args:
         before: those in front of the micro-batch.
         moment: what the clock showed when it was planned.
     """
-    known = [one for one in (before.reached, moment) if one is not None]
-    return Watermarks(reached=max(known, default=None))
+    moments = [one for one in (before.reached, moment) if one is not None]
+    return Watermarks(reached=max(moments, default=None))
 
 
 def _move(before: WatermarkState | None, at: int | None, now: int) -> WatermarkState:
@@ -80,14 +80,13 @@ def _move(before: WatermarkState | None, at: int | None, now: int) -> WatermarkS
 
 
 def _rise(mark: WatermarkState, moment: int | None) -> WatermarkState:
-    known = [one for one in (mark.moment, moment) if one is not None]
-    return WatermarkState(mark.active, max(known, default=None))
+    moments = [one for one in (mark.moment, moment) if one is not None]
+    return WatermarkState(mark.active, max(moments, default=None))
 
 
-def reached(found: Watermarks, now: int, idle: int) -> int | None:
-    """The watermark of a view at a time."""
-    known = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
-    return max(known, default=None)
+def watermark_at(found: Watermarks, now: int, idle: int) -> int | None:
+    moments = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
+    return max(moments, default=None)
 
 
 def _least(found: Watermarks, now: int, idle: int) -> int | None:
@@ -118,7 +117,7 @@ def due(found: Watermarks, first: int | None, idle: int) -> int | None:
     if not idle or first is None:
         return None
     for at in sorted({one.active + idle for one in found.marks.values()}):
-        moment = reached(found, at, idle)
+        moment = watermark_at(found, at, idle)
         if moment is not None and moment + 1 >= first:
             return at
     return None

@@ -35,12 +35,12 @@ def problem(kind: FlinkType) -> str:
 
 
 def schema_of(layout: FlinkLayout) -> str:
-    """As JSON text; a column that may be null is a union whose first type is null."""
+    """Returns the schema as JSON; a nullable column is a union whose first type is null."""
     columns = zip(layout.names, layout.types, layout.nullable, strict=True)
     fields = [_field(name, kind, RECORD, nullable) for name, kind, nullable in columns]
     namespace, _, name = RECORD.rpartition(".")
-    found = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
-    return json.dumps(found, separators=(",", ":"))
+    schema = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
+    return json.dumps(schema, separators=(",", ":"))
 
 
 def _field(name: str, kind: FlinkType, parent: str, nullable: bool) -> dict[str, Any]:

@@ -55,11 +55,11 @@ def _cell(layout: FlinkLayout) -> re.Pattern[str]:
 def _split(text: str, cell: re.Pattern[str], layout: FlinkLayout) -> list[str]:
     cells, at = [], 0
     while True:
-        found = cell.match(text, at)
-        if found is None:
+        match = cell.match(text, at)
+        if match is None:
             raise ValueError("not CSV: a quote that is not closed")
-        cells.append(_unquote(found, layout))
-        at = found.end()
+        cells.append(_unquote(match, layout))
+        at = match.end()
         if at == len(text) or text[at] in _ENDS:
             break
         if text[at] != layout.delimiter:

@@ -17,12 +17,7 @@ Fields = Mapping[str, Any]
 _ABSENT = placeholders("__debezium_unavailable_value")
 _SNAPSHOT, _INSERT, _UPDATE, _DELETE = "rcud"
 _OF_CANAL = {"INSERT": _INSERT, "UPDATE": _UPDATE, "DELETE": _DELETE}
-_OF_MAXWELL = {
-    "insert": _INSERT,
-    "bootstrap-insert": _INSERT,
-    "update": _UPDATE,
-    "delete": _DELETE,
-}
+_OF_MAXWELL = {"insert": _INSERT, "bootstrap-insert": _INSERT, "update": _UPDATE, "delete": _DELETE}
 _NO_ROWS = frozenset(
     (
         *("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "DCL"),
@@ -35,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _FlinkChange(NamedTuple):
-    """What happened to one row."""
+    """The change of one row."""
 
     kind: str
     """`c`, `u` or `d`."""
@@ -53,8 +48,8 @@ class FlinkChanges:
         self._read = {"debezium": _debezium, "canal": self._canal, "maxwell": _maxwell}[
             layout.envelope
         ]
-        given = {"database": layout.database, "table": layout.table}
-        self._included = {name: expression(text) for name, text in given.items() if text}
+        names = {"database": layout.database, "table": layout.table}
+        self._included = {name: expression(text) for name, text in names.items() if text}
 
     def __call__(self, body: Any) -> list[tuple[Fields, bool]]:
         """Rows in the order of their changes, and whether each is gone; none of what is skipped.
@@ -126,16 +121,16 @@ class FlinkChanges:
         return self._included[name].fullmatch(value, timeout=SECONDS) is not None
 
     def metadata(self, body: Any) -> dict[str, Any]:
-        """What the envelope says beside the rows, by the keys of METADATA. Raises RejectedRecord.
+        """Reads the envelope beside the rows, by the keys of METADATA. Raises RejectedRecord.
 
         `body`: of a message that has rows.
         """
         if self._layout.envelope == "debezium":
             event = change_event(body)
-            found = {} if event is None else _of_debezium(event)
+            fields = {} if event is None else _of_debezium(event)
         else:
-            found = _of_message(body, seconds=self._layout.envelope == "maxwell")
-        return {f"value.{name}": value for name, value in found.items()}
+            fields = _of_message(body, seconds=self._layout.envelope == "maxwell")
+        return {f"value.{name}": value for name, value in fields.items()}
 
 
 def _debezium(body: Any) -> Iterator[_FlinkChange]:
@@ -146,8 +141,8 @@ def _debezium(body: Any) -> Iterator[_FlinkChange]:
     kind = event.fields["op"]
     if kind not in (_SNAPSHOT, _INSERT, _UPDATE, _DELETE):
         raise _rejection(f"{event.place}op is none of c, r, u, d")
-    found = event.row("before", {}, ())
-    before = None if found is None else found[0]
+    row = event.row("before", {}, ())
+    before = None if row is None else row[0]
     after = None if kind == _DELETE else event.row("after", {}, _ABSENT)
     yield _FlinkChange(_INSERT if kind == _SNAPSHOT else kind, before, *(after or (None, ())))
 
@@ -156,14 +151,14 @@ def _whole(after: Fields, absent: Sequence[str], before: Fields | None) -> Field
     """With values that the update has left alone, and that are in the row before."""
     if not absent:
         return after
-    known = {name: (before or {}).get(name) for name in absent}
-    left = [name for name, value in known.items() if value is None or value in _ABSENT]
+    old = {name: (before or {}).get(name) for name in absent}
+    left = [name for name, value in old.items() if value is None or value in _ABSENT]
     if left:
         raise _rejection(
             f"the change has left {', '.join(left)} alone, and does not say the value: set REPLICA "
             "IDENTITY FULL for the table"
         )
-    return {**after, **known}
+    return {**after, **old}
 
 
 def _maxwell(body: Any) -> Iterator[_FlinkChange]:
@@ -184,20 +179,20 @@ def _one_sided(kind: str, row: Fields) -> _FlinkChange:
 
 
 def _kind(fields: Fields, kinds: Mapping[str, str]) -> str | None:
-    found = fields.get("type")
-    if isinstance(found, str) and found in kinds:
-        return kinds[found]
-    if isinstance(found, str) and found in _NO_ROWS:
+    kind = fields.get("type")
+    if isinstance(kind, str) and kind in kinds:
+        return kinds[kind]
+    if isinstance(kind, str) and kind in _NO_ROWS:
         return None
-    known = ", ".join(kinds)
-    raise _rejection(f"type is none of {known}: what a target should do about it is not known")
+    allowed = ", ".join(kinds)
+    raise _rejection(f"type is none of {allowed}: what a target should do about it is not known")
 
 
 def _rows_of(fields: Fields, name: str) -> list[Fields]:
-    found = fields.get(name)
-    if not isinstance(found, list):
+    rows = fields.get(name)
+    if not isinstance(rows, list):
         raise _rejection(f"{name} is not an array of rows")
-    return [_object(one, f"a row of {name}") for one in found]
+    return [_object(one, f"a row of {name}") for one in rows]
 
 
 def _object(value: Any, name: str = "the message") -> Fields:
@@ -211,8 +206,8 @@ def _rejection(reason: str) -> RejectedRecord:
 
 
 def _of_debezium(event: ChangeEvent) -> dict[str, Any]:
-    given = event.fields.get("source")
-    source = given if isinstance(given, dict) else {}
+    origin = event.fields.get("source")
+    source = origin if isinstance(origin, dict) else {}
     return {
         "schema": None if event.schema is None else exact_json(event.schema).decode(),
         "ingestion-timestamp": _moment(event.fields.get("ts_ms")),

@@ -32,12 +32,12 @@ def encoder(layout: FlinkLayout) -> Callable[[Mapping[str, Any]], bytes]:
 
     def encode(row: Mapping[str, Any]) -> bytes:
         values = ((name, row[name], form) for name, form in forms)
-        found = {
+        members = {
             name: value if form is None or value is None else form(value)
             for name, value, form in values
             if nulls or value is not None
         }
-        return _escape(_encode(found))
+        return _escape(_encode(members))
 
     return encode
 

@@ -71,7 +71,7 @@ class ChangeLayout(FlinkLayout):
 
 @dataclass(frozen=True)
 class Layouts:
-    """Of the records of one topic."""
+    """The layouts of the records of one topic."""
 
     value: FlinkLayout
     key: FlinkLayout | None = None

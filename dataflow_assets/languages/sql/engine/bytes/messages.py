@@ -44,10 +44,10 @@ class SqlFormat(MessageFormat):
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
-        found = self.texts(bodies)
-        at = np.flatnonzero(found.texts.is_valid().to_numpy(zero_copy_only=False))
-        rows = found.texts.take(pa.array(at))
-        return Grouped([Group(at, rows)] if len(at) else [], found.refused)
+        decoded = self.texts(bodies)
+        at = np.flatnonzero(decoded.texts.is_valid().to_numpy(zero_copy_only=False))
+        rows = decoded.texts.take(pa.array(at))
+        return Grouped([Group(at, rows)] if len(at) else [], decoded.refused)
 
     @override
     def texts(self, bodies: pa.Array) -> Texts:
@@ -57,8 +57,8 @@ class SqlFormat(MessageFormat):
     def keys(self, keys: pa.Array) -> Texts:
         if self.key is None:
             return Texts(keys)
-        found = _texts(keys, self.key, SKIPPED_KEY, self.schemas)
-        return Texts(found.texts, {row: f"key: {why}" for row, why in found.refused.items()})
+        decoded = _texts(keys, self.key, SKIPPED_KEY, self.schemas)
+        return Texts(decoded.texts, {row: f"key: {why}" for row, why in decoded.refused.items()})
 
 
 def _texts(given: pa.Array, layout: FlinkLayout, skipped: bytes, schemas: Schemas | None) -> Texts:
@@ -78,8 +78,8 @@ def _texts(given: pa.Array, layout: FlinkLayout, skipped: bytes, schemas: Schema
             if not layout.ignore_errors:
                 refused[row] = str(error)
     keep = _keeper(layout)
-    found = pa.array(texts, pa.binary())
-    return Texts(found if keep is None else keep(found), refused)
+    bodies = pa.array(texts, pa.binary())
+    return Texts(bodies if keep is None else keep(bodies), refused)
 
 
 _keeper = lru_cache(maxsize=64)(keeper)
@@ -93,11 +93,11 @@ def _of_avro(
     # Of a registry each value is read by its own schema, and its fields are found by their names:
     # how others call their records is their own matter.
     form = AvroFormat(schemas=schemas) if layout.named else AvroFormat(schema=schema_of(layout))
-    found = form.texts(given)
-    if not layout.ignore_errors or not found.refused:
-        return found
-    texts = found.texts.to_pylist()
-    for row in found.refused:
+    decoded = form.texts(given)
+    if not layout.ignore_errors or not decoded.refused:
+        return decoded
+    texts = decoded.texts.to_pylist()
+    for row in decoded.refused:
         texts[row] = skipped
     return Texts(pa.array(texts, pa.binary()))
 
@@ -112,21 +112,21 @@ def _as_text(layout: FlinkLayout) -> Texted:
     return lambda one: _raw(one, layout)
 
 
-def _json(given: bytes, *, lenient: bool) -> bytes:
-    """As it is, where it is JSON: what cannot be kept exactly is told by whoever reads it.
+def _json(body: bytes, *, lenient: bool) -> bytes:
+    """Returns JSON unchanged: whoever reads it rejects what cannot be kept exactly.
 
     A byte order mark is left out; `lenient`: also what is behind the first value.
     """
-    given = given.removeprefix(BOM_UTF8)
-    if not given:
-        return given
+    body = body.removeprefix(BOM_UTF8)
+    if not body:
+        return body
     try:
-        _checked(given)
+        _checked(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if lenient:
-            return first_json(given.decode()).encode()
+            return first_json(body.decode()).encode()
         raise ValueError(f"not JSON: {_without_value(error)}") from None
-    return given
+    return body
 
 
 def _all_json(given: pa.Array) -> bool:

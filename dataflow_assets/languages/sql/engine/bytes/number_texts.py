@@ -29,7 +29,7 @@ class _Number(str):
 
 
 def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
-    """What keeps the texts of numbers in the records of a JSON layout; None: nothing needs it."""
+    """Returns the function that keeps texts of numbers in JSON; None if nothing needs it."""
     keeps = [_keep(kind) for kind in layout.types]
     if layout.kind != "json" or not any(keeps):
         return None
@@ -40,16 +40,16 @@ def keeper(layout: FlinkLayout) -> Callable[[pa.Array], pa.Array] | None:
         sides = dict.fromkeys(ROWS, partial(_fields, fields=fields))
         fields = {**sides, "payload": partial(_fields, fields=sides)}
 
-    def kept(texts: pa.Array) -> pa.Array:
-        found = pc.match_substring_regex(texts, _RESPELLED)
-        if not pc.any(found).as_py():
+    def keep_texts(texts: pa.Array) -> pa.Array:
+        matches = pc.match_substring_regex(texts, _RESPELLED)
+        if not pc.any(matches).as_py():
             return texts
-        pairs = zip(texts.to_pylist(), found.to_pylist(), strict=True)
+        pairs = zip(texts.to_pylist(), matches.to_pylist(), strict=True)
         return pa.array(
             [_keep_numbers(one, fields) if yes else one for one, yes in pairs], texts.type
         )
 
-    return kept
+    return keep_texts
 
 
 def _keep_numbers(text: bytes, fields: dict[str, Keep]) -> bytes:
@@ -77,20 +77,22 @@ def _keep(kind: FlinkType) -> Keep | None:
     if not any(inner):
         return None
     if kind.kind == "ROW":
-        known = {name: one for name, one in zip(kind.names, inner, strict=True) if one is not None}
-        return lambda value: _fields(value, known) if isinstance(value, dict) else _plain(value)
+        members = {
+            name: one for name, one in zip(kind.names, inner, strict=True) if one is not None
+        }
+        return lambda value: _fields(value, members) if isinstance(value, dict) else _plain(value)
     return _of_parts(inner[-1] or _plain, dict if kind.kind == "MAP" else list)
 
 
 def _of_parts(keep: Keep, wanted: type[dict[Any, Any] | list[Any]]) -> Keep:
-    def kept(value: Any) -> Any:
+    def keep_texts(value: Any) -> Any:
         if not isinstance(value, wanted):
             return _plain(value)
         if isinstance(value, dict):
             return {name: keep(one) for name, one in value.items()}
         return [keep(one) for one in value]
 
-    return kept
+    return keep_texts
 
 
 def _plain(value: Any) -> Any:
@@ -103,10 +105,10 @@ def _plain(value: Any) -> Any:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key twice")
-    return found
+    return members
 
 
 _DECODER = json.JSONDecoder(

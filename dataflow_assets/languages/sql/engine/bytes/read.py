@@ -50,22 +50,22 @@ class FlinkReader:
         Raises ValueError, with a sentence that names the column and no value.
         """
         try:
-            found = self.fields(body)
+            fields = self.fields(body)
         except ValueError:
             if self._layout.ignore_errors:
                 return None
             raise
-        pairs = zip(self.reads, found, strict=True)
+        pairs = zip(self.reads, fields, strict=True)
         try:
             return [None if value is None else read(value) for read, value in pairs]
         except (ValueError, OverflowError):
-            columns = zip(self._layout.names, self.reads, found, strict=True)
+            columns = zip(self._layout.names, self.reads, fields, strict=True)
             return [self._one(name, read, value) for name, read, value in columns]
 
     def has(self, body: Any, at: int) -> bool:
         """Returns whether the bytes have a column at all, be it null."""
-        named = self._layout.kind == "json" and isinstance(body, dict)
-        return not named or self._layout.names[at] in body
+        is_object = self._layout.kind == "json" and isinstance(body, dict)
+        return not is_object or self._layout.names[at] in body
 
     def fields(self, body: Any) -> Sequence[Any]:
         """Returns what a body has for each column, not read yet. Raises ValueError."""
@@ -143,12 +143,12 @@ def _whole(value: Any, kind: FlinkType) -> int:
     if isinstance(value, Decimal) and value.adjusted() > _MOST_DIGITS:
         raise ValueError(f"a number beyond the range of {kind}")  # written out it fills the memory
     try:
-        found = int(_digits(value) if isinstance(value, str) else value)
+        number = int(_digits(value) if isinstance(value, str) else value)
     except (ValueError, InvalidOperation):
         raise ValueError(f"not a number, as {kind} needs it") from None
-    if found != wrap_around(kind.kind, found):
+    if number != wrap_around(kind.kind, number):
         raise ValueError(f"a number beyond the range of {kind}")
-    return found
+    return number
 
 
 def _digits(text: str) -> str:
@@ -164,12 +164,12 @@ def _decimal(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError("not a number, as DECIMAL needs it")  # noqa: TRY004 - of a record
     try:
-        found = Decimal(_digits(value) if isinstance(value, str) else value)
+        number = Decimal(_digits(value) if isinstance(value, str) else value)
     except (ValueError, InvalidOperation):
         raise ValueError("not a number, as DECIMAL needs it") from None
-    if not found.is_finite():
+    if not number.is_finite():
         raise ValueError("not a number, as DECIMAL needs it")
-    return found
+    return number
 
 
 def _double(value: Any) -> float:
@@ -177,8 +177,8 @@ def _double(value: Any) -> float:
         return float(value)
     if not isinstance(value, str):
         raise ValueError("not a number, as DOUBLE needs it")  # noqa: TRY004 - of a record
-    found: float = _double_of_text(value)
-    return found
+    number: float = _double_of_text(value)
+    return number
 
 
 def _bytes(value: Any) -> bytes:

@@ -28,11 +28,11 @@ class ColumnsReader:
         column: bodies are to be read one by one then.
         """
         nothing = [None] * len(bodies)
-        found: list[Sequence[Any]] = []
+        columns: list[Sequence[Any]] = []
         for at, values in enumerate(self._fields(bodies)):
             read, kind = self._reader.reads[at], self._layout.types[at]
-            found.append(_read(values, read, kind) if at in self._used else nothing)
-        return found
+            columns.append(_read(values, read, kind) if at in self._used else nothing)
+        return columns
 
     def or_else(
         self, bodies: Sequence[Any], at: int, values: Sequence[Any], others: Sequence[Any]
@@ -55,17 +55,13 @@ class ColumnsReader:
         if not set(map(type, bodies)) <= {dict}:
             raise ValueError("a record is not a JSON object")
         if layout.fail_on_missing:
-            _check_all(bodies, layout.names)
+            names = set(layout.names)
+            if not all(names <= body.keys() for body in bodies):
+                raise ValueError("a field is missing")
         columns = enumerate(layout.names)
         return [
             [body.get(name) for body in bodies] if at in self._used else () for at, name in columns
         ]
-
-
-def _check_all(bodies: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
-    wanted = set(names)
-    if not all(wanted <= body.keys() for body in bodies):
-        raise ValueError("a field is missing")
 
 
 def _read(values: Sequence[Any], read: Read, kind: FlinkType) -> Sequence[Any]:
@@ -81,5 +77,5 @@ def _is_read(values: Sequence[Any], kind: FlinkType) -> bool:
     if not kind.integer or not classes <= {int}:
         return False
     least, most = bounds(kind.kind)
-    known = [value for value in values if value is not None]
-    return not known or (least <= min(known) and max(known) <= most)
+    filled = [value for value in values if value is not None]
+    return not filled or (least <= min(filled) and max(filled) <= most)

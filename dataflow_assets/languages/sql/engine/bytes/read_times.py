@@ -69,24 +69,26 @@ def _moments(kind: FlinkType, times: Times) -> Read:
         if not isinstance(value, str) or not (parts := shape.fullmatch(value)):
             raise ValueError(message)
         try:
-            found = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(value)
         except ValueError:  # whose message has the value in it
             try:
-                found = _moment(*parts.group(1, 2, 3))
+                moment = _moment(*parts.group(1, 2, 3))
             except (ValueError, OverflowError):
                 raise ValueError(message) from None
-        made: datetime = cut(found if local or not found.tzinfo else found.replace(tzinfo=None))
-        return made
+        cut_moment: datetime = cut(
+            moment if local or not moment.tzinfo else moment.replace(tzinfo=None)
+        )
+        return cut_moment
 
     return read
 
 
 def _moment(day: str, clock: str, zone: str) -> datetime:
     short = clock if clock.count(":") == 2 else f"{clock}:00"
-    found = parsed_moment(f"{day} {_DAYS_END.sub('24:00:00', short)}")
-    return found.replace(tzinfo=UTC) if zone else found
+    moment = parsed_moment(f"{day} {_DAYS_END.sub('24:00:00', short)}")
+    return moment.replace(tzinfo=UTC) if zone else moment
 
 
 def _of_millis(value: int, *, aware: bool) -> datetime:
-    found = _EPOCH + timedelta(milliseconds=value)
-    return found if aware else found.replace(tzinfo=None)
+    moment = _EPOCH + timedelta(milliseconds=value)
+    return moment if aware else moment.replace(tzinfo=None)

@@ -108,12 +108,12 @@ def encoder(
 
 
 def _json(row: Mapping[str, Any], layout: FlinkLayout) -> bytes:
-    found = {name: row[name] for name in layout.names}
+    members = {name: row[name] for name in layout.names}
     if layout.ignore_nulls:
-        found = {name: value for name, value in found.items() if value is not None}
+        members = {name: value for name, value in members.items() if value is not None}
     if layout.plain_decimals:
-        found = _plain(found)
-    return _encode(found)
+        members = _plain(members)
+    return _encode(members)
 
 
 def _plain(value: Any) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import (
-    Context,
-    Decimal,
-)
+from decimal import Context, Decimal
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved
@@ -32,10 +29,6 @@ from dataflow_assets.languages.sql.engine.types import (
 
 EXACT = Context(prec=80)
 Call = Callable[[Any, Any], Any]
-
-
-def _wider(a: FlinkType, b: FlinkType) -> FlinkType:
-    return max(a, b, key=lambda one: BITS[one.kind])
 
 
 def _sum(a: FlinkType, b: FlinkType) -> FlinkType:
@@ -64,15 +57,15 @@ def _operator(
         fit(types, ("number", "number"))
         a, b = (one if one != NULL else INT for one in types)
         if a.integer and b.integer:
-            wide = _wider(a, b)
+            wide = max(a, b, key=lambda one: BITS[one.kind])
             wrap = wrapper(wide.kind)
             return Resolved(wide, lambda x, y: wrap(whole(x, y)))
         if a.exact and b.exact:
-            wanted = digits(as_decimal(a), as_decimal(b))
-            cut = rounder(wanted)
+            kind = digits(as_decimal(a), as_decimal(b))
+            cut = rounder(kind)
             if not a.integer and not b.integer:
-                return Resolved(wanted, lambda x, y: cut(exact(x, y)))
-            return Resolved(wanted, lambda x, y: cut(exact(Decimal(x), Decimal(y))))
+                return Resolved(kind, lambda x, y: cut(exact(x, y)))
+            return Resolved(kind, lambda x, y: cut(exact(Decimal(x), Decimal(y))))
         if "DOUBLE" in (a.kind, b.kind) or (
             a.exact is not b.exact and "DECIMAL" in (a.kind, b.kind)
         ):
@@ -107,8 +100,8 @@ def _divide(a: int, b: int) -> int:
     """The fraction is cut, as in Java."""
     if b == 0:
         raise ValueError("division by zero")
-    found = abs(a) // abs(b)
-    return found if (a < 0) == (b < 0) else -found
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _modulo(a: int, b: int) -> int:
@@ -128,7 +121,7 @@ def _decimal_left(a: Decimal, b: Decimal) -> Decimal:
 
 
 def float_divided(a: float, b: float) -> float:
-    """By zero NaN or an infinity, as in Java."""
+    """Divides; by zero the result is NaN or an infinity, as in Java."""
     if b:
         return a / b
     return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)

@@ -14,24 +14,24 @@ from dataflow_assets.languages.sql.engine.types import BOOLEAN, INT, FlinkType, 
 
 def _array(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
-    wanted, made = _alike(types, "the items of an array", environment)
-    return Resolved(FlinkType("ARRAY", items=(wanted,)), lambda *values: made(values), nulls=True)
+    wanted, build = _alike(types, "the items of an array", environment)
+    return Resolved(FlinkType("ARRAY", items=(wanted,)), lambda *values: build(values), nulls=True)
 
 
 def _alike(
     types: Sequence[FlinkType], what: str, environment: Environment
 ) -> tuple[FlinkType, Callable[[Sequence[Any]], list[Any]]]:
     """The common type, and what gives it to values. Raises ValueError."""
-    wanted = common(types)
-    if wanted is None:
+    kind = common(types)
+    if kind is None:
         raise ValueError(f"{what} must have a common type")
-    casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
+    casts = [None if one == kind else cast(one, kind, environment.local) for one in types]
 
-    def made(values: Sequence[Any]) -> list[Any]:
+    def build(values: Sequence[Any]) -> list[Any]:
         pairs = zip(casts, values, strict=True)
         return [one if change is None or one is None else change(one) for change, one in pairs]
 
-    return wanted, made
+    return kind, build
 
 
 def _map(types: Sequence[FlinkType], environment: Environment) -> Resolved:
@@ -49,8 +49,8 @@ def _map(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 def _row(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("any", "any*"))
     names = tuple(f"EXPR${index}" for index in range(len(types)))
-    made = FlinkType("ROW", items=tuple(types), names=names)
-    return Resolved(made, lambda *values: list(values), nulls=True)
+    kind = FlinkType("ROW", items=tuple(types), names=names)
+    return Resolved(kind, lambda *values: list(values), nulls=True)
 
 
 def _item(types: Sequence[FlinkType], environment: Environment) -> Resolved:
@@ -95,14 +95,7 @@ def _contains(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 
 _GROUP = "Arrays, maps and rows"
 FUNCTIONS = (
-    Function(
-        "ARRAY",
-        "ARRAY[a, ...]",
-        "",
-        _array,
-        (("ARRAY[1, 2]", "[1, 2]"),),
-        _GROUP,
-    ),
+    Function("ARRAY", "ARRAY[a, ...]", "", _array, (("ARRAY[1, 2]", "[1, 2]"),), _GROUP),
     Function(
         "MAP",
         "MAP[key, value, ...]",

@@ -18,27 +18,23 @@ _ORDERED = ("BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "MONTHS", "
 
 
 def comparable(types: Sequence[FlinkType], environment: Environment) -> Callable[[int], Any]:
-    """By the number of an argument what makes its values comparable. Raises ValueError."""
+    """Returns what makes an argument comparable, by its number. Raises ValueError."""
     numbers = all(one.numeric or one == NULL for one in types)
     if numbers:
         if not all(one.exact or one == NULL for one in types):
             return lambda _: float
         return lambda _: Decimal if any(one.kind == "DECIMAL" for one in types) else None
-    found = common(types)
-    if found is None and any(one.text for one in types):
-        found = _beside_text(types)
-    if found is None:
-        named = " and ".join(dict.fromkeys(map(str, types)))
-        raise ValueError(f"{named} cannot be compared: cast one of them")
-    wanted = found
-    casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
+    kind = common(types)
+    if kind is None and any(one.text for one in types):
+        # A text beside a time is read as one.
+        others = common(one for one in types if not one.text)
+        kind = others if others is not None and others.kind in _ORDERED else None
+    if kind is None:
+        names = " and ".join(dict.fromkeys(map(str, types)))
+        raise ValueError(f"{names} cannot be compared: cast one of them")
+    target = kind
+    casts = [None if one == target else cast(one, target, environment.local) for one in types]
     return lambda index: casts[index]
-
-
-def _beside_text(types: Sequence[FlinkType]) -> FlinkType | None:
-    """A text beside a time is read as one."""
-    others = common(one for one in types if not one.text)
-    return others if others is not None and others.kind in _ORDERED else None
 
 
 def _compare(test: Callable[[Any, Any], bool]) -> Resolve:

@@ -19,11 +19,11 @@ from dataflow_assets.languages.sql.engine.types import FlinkType, common
 
 
 def _common_type(types: Sequence[FlinkType]) -> FlinkType:
-    found = common(types)
-    if found is None:
-        named = " and ".join(dict.fromkeys(map(str, types)))
-        raise ValueError(f"{named} have no common type: cast one of them")
-    return found
+    kind = common(types)
+    if kind is None:
+        names = " and ".join(dict.fromkeys(map(str, types)))
+        raise ValueError(f"{names} have no common type: cast one of them")
+    return kind
 
 
 def _cast(
@@ -44,12 +44,12 @@ def _case(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """Conditions and results in turns, the other result last."""
     fit(types[:-1:2], ("boolean*",))
     results = [*types[1:-1:2], types[-1]]
-    wanted = _common_type(results)
+    kind = _common_type(results)
 
     def build(*inner: Evaluate) -> Evaluate:
-        made = [*inner[1:-1:2], inner[-1]]
-        cast_each = zip(made, results, strict=True)
-        values = [_cast(one, given, wanted, environment) for one, given in cast_each]
+        branches = [*inner[1:-1:2], inner[-1]]
+        cast_each = zip(branches, results, strict=True)
+        values = [_cast(one, given, kind, environment) for one, given in cast_each]
         arms = list(zip(inner[:-1:2], values[:-1], strict=True))
         other = values[-1]
 
@@ -61,7 +61,7 @@ def _case(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 
         return evaluate
 
-    return Resolved(wanted, build, whole=True)
+    return Resolved(kind, build, whole=True)
 
 
 def _if(types: Sequence[FlinkType], environment: Environment) -> Resolved:
@@ -71,11 +71,11 @@ def _if(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 
 def _coalesce(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     fit(types, ("any", "any*"))
-    wanted = _common_type(types)
+    kind = _common_type(types)
 
     def build(*inner: Evaluate) -> Evaluate:
         pairs = zip(inner, types, strict=True)
-        values = [_cast(one, given, wanted, environment) for one, given in pairs]
+        values = [_cast(one, given, kind, environment) for one, given in pairs]
 
         def evaluate(row: Row) -> Any:
             for one in values:
@@ -86,7 +86,7 @@ def _coalesce(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 
         return evaluate
 
-    return Resolved(wanted, build, whole=True)
+    return Resolved(kind, build, whole=True)
 
 
 def _nullif(types: Sequence[FlinkType], environment: Environment) -> Resolved:
@@ -105,15 +105,15 @@ def _nullif(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[FlinkType], Environment], Resolved]:
     def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         fit(types, ("any*",))
-        wanted = _common_type(types)
-        casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
+        kind = _common_type(types)
+        casts = [None if one == kind else cast(one, kind, environment.local) for one in types]
 
         def call(*values: Any) -> Any:
             pairs = zip(casts, values, strict=True)
             fitting = [one if change is None else change(one) for change, one in pairs]
             return None if None in fitting else choose(fitting)
 
-        return Resolved(wanted, call)
+        return Resolved(kind, call)
 
     return resolve
 

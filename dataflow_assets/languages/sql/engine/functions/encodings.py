@@ -18,10 +18,10 @@ def _digest(name: str) -> Callable[[str], str]:
 
 def _from_base64(text: str) -> str:
     try:
-        found = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except binascii.Error:
         raise ValueError("FROM_BASE64: the text is not base64") from None
-    return found.decode("utf-8", "replace")
+    return data.decode("utf-8", "replace")
 
 
 def _character(number: int) -> str:

@@ -46,12 +46,12 @@ def parse_path(path: str) -> tuple[bool, tuple[str | int, ...]]:
     parts: list[str | int] = []
     at = 1
     while at < len(text):
-        found = _PART.match(text, at)
-        if found is None:
+        match = _PART.match(text, at)
+        if match is None:
             raise ValueError("a path has keys and indexes only, like $.a.b[0]")
-        key = next((one for one in found.groups()[:3] if one is not None), None)
-        parts.append(int(found[4]) if key is None else key)
-        at = found.end()
+        key = next((one for one in match.groups()[:3] if one is not None), None)
+        parts.append(int(match[4]) if key is None else key)
+        at = match.end()
     return mode is None or mode[1].lower() == "strict", tuple(parts)
 
 
@@ -102,22 +102,22 @@ def _empty(path: str, *, scalar: bool) -> str:
 def _value(types: Sequence[FlinkType], environment: Environment) -> Resolved:
     """JSON_VALUE: text, path, the type as a null of it, and twice what to do and a default."""
     fit(types, ("text", "text", "any", "text", "any", "text", "any"))
-    wanted = types[2]
-    read = _reads(wanted)
-    empty, error = (_default(types[at], wanted, environment) for at in (4, 6))
+    kind = types[2]
+    read = _reads(kind)
+    empty, error = (_default(types[at], kind, environment) for at in (4, 6))
 
     def call(text: str | None, path: str, _: None, *others: Any) -> Any:
         if text is None:
             return None
-        found = _find(text, path)
-        if found is not MISSING and found is not None and not isinstance(found, dict | list):
-            return read(found)
-        nested = isinstance(found, dict | list)
-        if found is MISSING or (nested and _empty(path, scalar=True) == "ERROR"):
+        value = _find(text, path)
+        if value is not MISSING and value is not None and not isinstance(value, dict | list):
+            return read(value)
+        nested = isinstance(value, dict | list)
+        if value is MISSING or (nested and _empty(path, scalar=True) == "ERROR"):
             return _instead("JSON_VALUE", "ERROR", others[2], error(others[3]))
         return _instead("JSON_VALUE", "EMPTY", others[0], empty(others[1]))
 
-    return Resolved(wanted, call, nulls=True)
+    return Resolved(kind, call, nulls=True)
 
 
 def _default(given: FlinkType, wanted: FlinkType, environment: Environment) -> Callable[[Any], Any]:
@@ -129,8 +129,8 @@ def _default(given: FlinkType, wanted: FlinkType, environment: Environment) -> C
 
 def _instead(name: str, what: str, behaviour: str, default: Value) -> Value:
     if behaviour == "ERROR":
-        said = "nothing is there" if what == "EMPTY" else "there is no value at the path"
-        raise ValueError(f"{name}: {said}, and ERROR ON {what} says that this is an error")
+        reason = "nothing is there" if what == "EMPTY" else "there is no value at the path"
+        raise ValueError(f"{name}: {reason}, and ERROR ON {what} says that this is an error")
     return default
 
 
@@ -162,16 +162,16 @@ def _query(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("text", "text", "text", "text", "text"))
 
     def call(text: str, path: str, wrapper: str, on_empty: str, on_error: str) -> str | None:
-        found = _find(text, path)
-        if found is MISSING:
+        value = _find(text, path)
+        if value is MISSING:
             return _instead("JSON_QUERY", "ERROR", on_error, _WITHOUT.get(on_error))
-        if found is not None and (
-            wrapper == "ALWAYS" or (wrapper == "CONDITIONAL" and not isinstance(found, list))
+        if value is not None and (
+            wrapper == "ALWAYS" or (wrapper == "CONDITIONAL" and not isinstance(value, list))
         ):
-            found = [found]
-        if isinstance(found, dict | list):
-            return _written(found).decode()
-        what = _empty(path, scalar=found is not None)
+            value = [value]
+        if isinstance(value, dict | list):
+            return _written(value).decode()
+        what = _empty(path, scalar=value is not None)
         behaviour = on_error if what == "ERROR" else on_empty
         return _instead("JSON_QUERY", what, behaviour, _WITHOUT.get(behaviour))
 
@@ -185,9 +185,9 @@ def _exists(types: Sequence[FlinkType], _: Environment) -> Resolved:
     fit(types, ("text", "text", "text"))
 
     def call(text: str, path: str, on_error: str) -> bool | None:
-        found = _find(text, path)
-        if found is not MISSING:
-            return found is not None
+        value = _find(text, path)
+        if value is not MISSING:
+            return value is not None
         default = {"TRUE": True, "UNKNOWN": None}.get(on_error, False)
         return _instead("JSON_EXISTS", "ERROR", on_error, default)
 
@@ -203,8 +203,8 @@ def _is_json(kinds: tuple[type, ...]) -> Resolve:
 
 
 def _is(text: str | None, kinds: tuple[type, ...]) -> bool:
-    found = MISSING if text is None else _whole(text)
-    return found is not MISSING and isinstance(found, kinds)
+    value = MISSING if text is None else _whole(text)
+    return value is not MISSING and isinstance(value, kinds)
 
 
 _GROUP = "JSON"

@@ -30,12 +30,12 @@ def seconds(text: str, pattern: str, zone: ZoneInfo, now: datetime) -> int | Non
     `now`: years of two digits lie between 80 years before and 20 behind it. Raises ValueError for a
     pattern that cannot be used.
     """
-    given = _read(text, parse_pattern(pattern), now)
-    return None if given is None else _instant(_millis(given), zone)
+    fields = _read(text, parse_pattern(pattern), now)
+    return None if fields is None else _instant(_millis(fields), zone)
 
 
 def _read(text: str, parts: Sequence[Part], now: datetime) -> dict[str, int] | None:
-    found: dict[str, int] = {}
+    fields: dict[str, int] = {}
     at = 0
     for part, following in zip(parts, [*parts[1:], ("", "")], strict=True):
         letter, written = part
@@ -51,9 +51,9 @@ def _read(text: str, parts: Sequence[Part], now: datetime) -> dict[str, int] | N
             return None
         given, at = taken
         if letter in "Hh":
-            found.pop("h" if letter == "H" else "H", None)
-        found["M" if letter == "L" else letter] = _value(part, given, now)
-    return found
+            fields.pop("h" if letter == "H" else "H", None)
+        fields["M" if letter == "L" else letter] = _value(part, given, now)
+    return fields
 
 
 def _numeric(part: Part) -> bool:
@@ -63,8 +63,8 @@ def _numeric(part: Part) -> bool:
 
 def _digits(text: str, at: int, most: int) -> tuple[str, int] | None:
     """A number, with blanks in front, and where it ends."""
-    found = _NUMBER.match(text, at, most) if most <= len(text) else None
-    return None if found is None else (found[1], found.end())
+    match = _NUMBER.match(text, at, most) if most <= len(text) else None
+    return None if match is None else (match[1], match.end())
 
 
 def _name(text: str, at: int, letter: str) -> tuple[str, int] | None:

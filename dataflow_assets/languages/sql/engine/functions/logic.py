@@ -19,14 +19,14 @@ from dataflow_assets.languages.sql.engine.types import BOOLEAN, FlinkType
 def _decided_by(decisive: bool) -> Resolve:
     def call(*inner: Evaluate) -> Evaluate:
         def evaluate(row: Row) -> bool | None:
-            found: bool | None = not decisive
+            result: bool | None = not decisive
             for one in inner:
                 value: bool | None = one(row)
                 if value is decisive:
                     return decisive
                 if value is None:
-                    found = None
-            return found
+                    result = None
+            return result
 
         return evaluate
 

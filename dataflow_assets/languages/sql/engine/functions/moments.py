@@ -42,7 +42,7 @@ def shift(given: FlinkType, interval: FlinkType) -> Callable[[Any, int], Any]:
 
 
 def months_later(value: Any, months: int) -> Any:
-    """The same day of another month, or its last one. Raises ValueError."""
+    """Returns the same day of another month, or its last day. Raises ValueError."""
     whole = value.year * 12 + value.month - 1 + months
     year, month = divmod(whole, 12)
     last = calendar.monthrange(year, month + 1)[1] if 0 < year < 10_000 else 0
@@ -58,7 +58,8 @@ def _clock_later(value: time, millis: int) -> time:
 def floor(value: Any, unit: str) -> Any:
     """The beginning of the unit that a date or time without a zone is in."""
     if unit in ("WEEK", "QUARTER", "YEAR", "MONTH"):
-        return _midnight(value, _first_day(value, unit))
+        day = _first_day(value, unit)
+        return datetime.combine(day, time()) if isinstance(value, datetime) else day
     if not isinstance(value, datetime):
         return value
     units = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -75,18 +76,14 @@ def _first_day(value: date, unit: str) -> date:
     return day.replace(month=month, day=1)
 
 
-def _midnight(value: Any, day: date) -> Any:
-    return datetime.combine(day, time()) if isinstance(value, datetime) else day
-
-
 def ceiling(value: Any, unit: str) -> Any:
     """The beginning of the next unit, unless the value is one."""
-    found = floor(value, unit)
-    if found == value:
+    start = floor(value, unit)
+    if start == value:
         return value
     if unit in MONTHS:
-        return months_later(found, MONTHS[unit])
-    return found + timedelta(milliseconds=MILLIS[unit])
+        return months_later(start, MONTHS[unit])
+    return start + timedelta(milliseconds=MILLIS[unit])
 
 
 def part(value: Any, unit: str) -> int:
@@ -99,13 +96,13 @@ def part(value: Any, unit: str) -> int:
         raise ValueError(f"a time has no {unit}")  # noqa: TRY004 - of a record
     if unit in ("YEAR", "MONTH", "DAY"):
         return int(getattr(value, unit.lower()))
-    found = {
+    number = {
         "QUARTER": (value.month - 1) // 3 + 1,
         "WEEK": value.isocalendar()[1],
         "DOY": value.timetuple().tm_yday,
         "DOW": value.isoweekday() % 7 + 1,
     }
-    return found[unit]
+    return number[unit]
 
 
 def between(unit: str, first: datetime, second: datetime) -> int:

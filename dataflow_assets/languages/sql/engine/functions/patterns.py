@@ -45,31 +45,31 @@ _LONGEST = 9  # of one part, but for the parts of a second
 @lru_cache(maxsize=256)
 def parse_pattern(pattern: str) -> tuple[tuple[str, str], ...]:
     """Letter and text of each part; no letter: a text. Raises ValueError."""
-    found = tuple(_split(pattern))
+    parts = tuple(_split(pattern))
     depth = 0
-    for letter, _ in found:
+    for letter, _ in parts:
         depth += (letter == "[") - (letter == "]")
         if depth < 0:
             break
     if depth:
         raise ValueError("the pattern has a [ or ] without the other one")
-    return found
+    return parts
 
 
 def _split(pattern: str) -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(pattern):
-        found = _PARTS.match(pattern, at)
-        if found is None:
+        match = _PARTS.match(pattern, at)
+        if match is None:
             raise ValueError("the pattern has a quote without an end, or one of { } #")
-        letter = found[2] or found[3] or ""
+        letter = match[2] or match[3] or ""
         if letter and letter not in f"{_LETTERS}[]":
             raise ValueError(f"the pattern has the letter {letter}; allowed: {', '.join(_LETTERS)}")
-        if letter and len(found.group()) > _LONGEST:
+        if letter and len(match.group()) > _LONGEST:
             raise ValueError(f"the pattern has more than {_LONGEST} times the letter {letter}")
-        quoted = found[1].replace("''", "'") or "'" if found[1] is not None else found.group()
+        quoted = match[1].replace("''", "'") or "'" if match[1] is not None else match.group()
         yield letter, quoted
-        at = found.end()
+        at = match.end()
 
 
 def check(pattern: str) -> None:
@@ -78,7 +78,6 @@ def check(pattern: str) -> None:
 
 
 def format_time(value: datetime, pattern: str) -> str:
-    """A time by a pattern. Raises ValueError."""
     return "".join(_part(value, letter, text) for letter, text in parse_pattern(pattern))
 
 
@@ -110,14 +109,14 @@ def _name_of(names: Sequence[str], at: int, size: int) -> str:
 
 def read(text: str, pattern: str) -> datetime | None:
     """A time of a text by a pattern; null where the text is not one. Raises ValueError."""
-    found = _reader(pattern).fullmatch(text)
-    if found is None:
+    match = _reader(pattern).fullmatch(text)
+    if match is None:
         return None
-    given = {
-        name.rpartition("_")[0]: one for name, one in found.groupdict().items() if one is not None
+    fields = {
+        name.rpartition("_")[0]: one for name, one in match.groupdict().items() if one is not None
     }
     try:
-        return _make(given)
+        return _make(fields)
     except (ValueError, OverflowError):
         return None
 
@@ -127,7 +126,7 @@ def _make(given: dict[str, str]) -> datetime:
     year, month = _year(given), _month(given.get("month", "1"))
     last = calendar.monthrange(year, month)[1]
     day = int(given.get("day", 1))
-    found = datetime(  # noqa: DTZ001 - a time without a zone
+    moment = datetime(  # noqa: DTZ001 - a time without a zone
         year,
         month,
         min(day, last) if day <= 31 else day,  # Java takes the 30th of February for its last day
@@ -137,9 +136,9 @@ def _make(given: dict[str, str]) -> datetime:
         int(given.get("fraction", "").ljust(6, "0")[:6]),
     )
     weekday = given.get("weekday")
-    if weekday and not DAYS[found.weekday()].startswith(weekday):
+    if weekday and not DAYS[moment.weekday()].startswith(weekday):
         raise ValueError("another day of the week")
-    return found
+    return moment
 
 
 def _year(given: dict[str, str]) -> int:

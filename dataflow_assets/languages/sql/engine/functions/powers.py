@@ -16,7 +16,7 @@ def _double(call: Callable[..., float], families: str = "number") -> Resolve:
 
 
 def _or_nan(call: Callable[[float], float]) -> Callable[[float], float]:
-    def computed(value: float) -> float:
+    def compute(value: float) -> float:
         try:
             return call(value)
         except ValueError:
@@ -24,7 +24,7 @@ def _or_nan(call: Callable[[float], float]) -> Callable[[float], float]:
         except OverflowError:
             return math.inf
 
-    return computed
+    return compute
 
 
 def _logarithm(call: Callable[[float], float]) -> Callable[[float], float]:

@@ -38,16 +38,16 @@ def expression(text: str) -> regex.Pattern[str]:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a part of a text matches; nothing matches an empty pattern. Raises ValueError."""
+    """Searches a text for a pattern; nothing matches an empty pattern. Raises ValueError."""
     return pattern != "" and _search(text, pattern) is not None
 
 
 def extract(text: str, pattern: str, group: int = 0) -> str | None:
     """A group of the first match. Raises ValueError."""
-    found = _search(text, pattern)
-    if found is None or not 0 <= group <= expression(pattern).groups:
+    match = _search(text, pattern)
+    if match is None or not 0 <= group <= expression(pattern).groups:
         return None
-    return found[group]
+    return match[group]
 
 
 def _search(text: str, pattern: str) -> regex.Match[str] | None:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import (
-    ROUND_CEILING,
-    ROUND_DOWN,
-    ROUND_FLOOR,
-    ROUND_HALF_UP,
-    Decimal,
-    InvalidOperation,
-)
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 from dataflow_assets.languages.sql.engine.function import Environment, Function, Resolve, Resolved
@@ -26,8 +19,8 @@ def _whole(direction: str, round_float: Callable[[float], int]) -> Resolve:
         fit(types, ("number",))
         kind = types[0]
         if kind.kind == "DECIMAL":
-            wanted = decimal(kind.length - kind.scale + (1 if kind.scale else 0), 0)
-            return Resolved(wanted, lambda value: positive_zero(value.to_integral_value(direction)))
+            target = decimal(kind.length - kind.scale + (1 if kind.scale else 0), 0)
+            return Resolved(target, lambda value: positive_zero(value.to_integral_value(direction)))
         if kind.integer or kind == NULL:
             return Resolved(kind, lambda value: value)
         return Resolved(

@@ -1,4 +1,4 @@
-"""How functions say which arguments they take."""
+"""Declares the arguments that functions take."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def takes(
 
     def resolve(types: Sequence[FlinkType], _: Environment) -> Resolved:
         fit(types, words)
-        found = result if isinstance(result, FlinkType) else result(types)
-        return Resolved(found, call, nulls)
+        kind = result if isinstance(result, FlinkType) else result(types)
+        return Resolved(kind, call, nulls)
 
     return resolve
 
@@ -62,5 +62,5 @@ def fit(types: Sequence[FlinkType], words: Sequence[str]) -> None:
     for index, one in enumerate(types):
         word = words[min(index, len(words) - 1)].rstrip("?*")
         if one != NULL and not any(_FAMILIES[each](one) for each in word.split("|")):
-            wanted = word.replace("|", " or ")
-            raise ValueError(f"argument {index + 1} is of type {one}; allowed: {wanted}")
+            allowed = word.replace("|", " or ")
+            raise ValueError(f"argument {index + 1} is of type {one}; allowed: {allowed}")

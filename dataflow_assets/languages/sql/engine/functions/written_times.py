@@ -29,8 +29,8 @@ def _format(types: Sequence[FlinkType], environment: Environment) -> Resolved:
 
 
 def _reformat(text: str, pattern: str) -> str | None:
-    found = patterns.read(text[:19], _SECONDS)
-    return None if found is None else patterns.format_time(found, pattern)
+    moment = patterns.read(text[:19], _SECONDS)
+    return None if moment is None else patterns.format_time(moment, pattern)
 
 
 def _to_timestamp(types: Sequence[FlinkType], _: Environment) -> Resolved:
@@ -39,12 +39,12 @@ def _to_timestamp(types: Sequence[FlinkType], _: Environment) -> Resolved:
 
 
 def _timestamp(text: str, pattern: str | None = None) -> datetime | None:
-    found = patterns.read(text, pattern) if pattern is not None else None
+    moment = patterns.read(text, pattern) if pattern is not None else None
     try:
-        found = found or parsed_moment(text.strip() if pattern is not None else text)
+        moment = moment or parsed_moment(text.strip() if pattern is not None else text)
     except ValueError:
         return None
-    return _in_millis(found)
+    return _in_millis(moment)
 
 
 _in_millis: Callable[[datetime], datetime] = cutter(TIMESTAMP)
@@ -70,12 +70,11 @@ def _to_ltz(types: Sequence[FlinkType], _: Environment) -> Resolved:
 
 
 def _instant(text: str, pattern: str | None = None, zone: str = "UTC") -> datetime | None:
-    found = _timestamp(text, pattern)
-    return None if found is None else to_utc(found, _zone_of(zone))
+    moment = _timestamp(text, pattern)
+    return None if moment is None else to_utc(moment, _zone_of(zone))
 
 
 def _zone_of(name: str) -> ZoneInfo:
-    """A time zone by its name. Raises ValueError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -87,8 +86,8 @@ def _to_date(types: Sequence[FlinkType], _: Environment) -> Resolved:
 
     def call(text: str, pattern: str | None = None) -> Any:
         if pattern is not None:
-            found = patterns.read(text, pattern)
-            return None if found is None else found.date()
+            moment = patterns.read(text, pattern)
+            return None if moment is None else moment.date()
         try:
             return parsed_date(text)
         except ValueError:
@@ -115,8 +114,8 @@ def _unix(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         return Resolved(BIGINT, lambda: present, nulls=True)
 
     def call(text: str, pattern: str = _SECONDS) -> int:
-        found = lenient_times.seconds(text, pattern, zone, now)
-        return _NO_TIME if found is None else found
+        number = lenient_times.seconds(text, pattern, zone, now)
+        return _NO_TIME if number is None else number
 
     return Resolved(BIGINT, call)
 

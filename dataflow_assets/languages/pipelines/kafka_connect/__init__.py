@@ -1,1 +1,0 @@
-"""The source of SingleStore's pipelines that run a class of Kafka Connect."""

@@ -1,1 +1,0 @@
-"""The source of SingleStore's Kinesis pipelines."""
