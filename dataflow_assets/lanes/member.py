@@ -120,7 +120,7 @@ class LaneMember(RunHost):
         self._ending = min(self._ending, time.monotonic())
         self._reason = self._reason or reason
         with self._board:
-            waiting = self.waiting if self.waiting and not self.waiting.begun else None
+            waiting = self.waiting if self.waiting and not self.waiting.started else None
             self.waiting = None if waiting else self.waiting
         if waiting:
             waiting.answer(NotStarted())
@@ -141,7 +141,7 @@ class LaneMember(RunHost):
         """Its pass, to be read now; None where nobody waits for it any more."""
         with self._board:
             if self.waiting is not None:
-                self.waiting.begun = True
+                self.waiting.started = True
             return self.waiting
 
     def answer(self, answer: BatchOutcome | BaseException) -> None:

@@ -41,14 +41,14 @@ class OpenSource:
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceEnd:
     """The end of a source, and the readers for which that is news."""
 
     ends: Positions
     news: tuple[bool, ...]
 
 
-Answer = Found | DataflowError
+Answer = SourceEnd | DataflowError
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class _Look:
     """A question to one server."""
 
     sources: Mapping[str, OpenSource]
-    question: Question[str, Found]
+    question: Question[str, SourceEnd]
 
 
 @dataclass(frozen=True)
@@ -154,5 +154,5 @@ def _ask_ends(sources: Mapping[str, OpenSource]) -> dict[str, Answer]:
     }
 
 
-def _find(one: OpenSource, ends: Positions) -> Found:
-    return Found(ends, tuple(a is None or news(one.session, a, ends) for a in one.after))
+def _find(one: OpenSource, ends: Positions) -> SourceEnd:
+    return SourceEnd(ends, tuple(a is None or news(one.session, a, ends) for a in one.after))

@@ -167,7 +167,7 @@ class Location:
             look.instance, [n for f in flows for n in self._nodes[f.id]]
         )
         news = sources.news([(flow, self._readers(flow, positions)) for flow in flows])
-        behind = {flow.id: self._behind(look, flow, news[flow.id], positions) for flow in flows}
+        behind = {flow.id: self._lagging(look, flow, news[flow.id], positions) for flow in flows}
         for lane in sorted({flow.lane for flow in resting if behind[flow.id]}):
             look.asked.append(lane_request(lane))
         for flow in resting:
@@ -187,7 +187,7 @@ class Location:
         checkpoints_read = [known[node.key] for node in self._nodes[flow.id]]
         return tuple(one for one in checkpoints_read if not isinstance(one, DataflowError))
 
-    def _behind(
+    def _lagging(
         self, look: _Look, flow: Flow, news: News, known: Mapping[Key, Known]
     ) -> list[AssetNode]:
         """The branches that have something to read.

@@ -14,7 +14,7 @@ from typing import Any
 from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.news import Answer, Found, Looks, OpenSource
+from dataflow_assets.runs.news import Answer, Looks, OpenSource, SourceEnd
 from dataflow_assets.runs.questions import Group, Question, group_ends
 from dataflow_assets.runs.together import lags_together, open_together
 
@@ -67,7 +67,7 @@ class Sources:
                 if flow.id in free
             }
             answers = self._answers([flow for flow, _ in asked], reading)
-        return {f: one.news if isinstance(one, Found) else one for f, one in answers.items()}
+        return {f: one.news if isinstance(one, SourceEnd) else one for f, one in answers.items()}
 
     def lags(self, asked: Sequence[tuple[Flow, Positions | None]]) -> list[Lag | DataflowError]:
         """Returns how far each branch is behind, given its positions."""

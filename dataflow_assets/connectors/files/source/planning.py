@@ -85,7 +85,7 @@ class FilesCut:
     parts: list[list[FilesRange]] = field(default_factory=list)
     done: list[FilesStored] = field(default_factory=list)
     """The files that are read to their end."""
-    begun: tuple[FilesStored, int] | None = None
+    partial: tuple[FilesStored, int] | None = None
     """The file that is not, and up to where it is read."""
     full: bool = False
     _room: int = 0
@@ -101,7 +101,7 @@ class FilesCut:
             if at == file.size:
                 self.done.append(file)
             elif at:
-                self.begun = file, at
+                self.partial = file, at
             if at < piece.end:
                 self.full = True
                 return self

@@ -55,11 +55,14 @@ class FilesPosition:
 
     @classmethod
     def after(
-        cls, files: Iterable[FilesStored], begun: tuple[FilesStored, int] | None = None
+        cls, files: Iterable[FilesStored], partial: tuple[FilesStored, int] | None = None
     ) -> FilesPosition:
         """All of these files are read, and of one that is begun the lines before a byte."""
         done = dict(map(marks, files))
-        return cls(done, begun[0].name, begun[1], marks(begun[0])[1].hex()) if begun else cls(done)
+        if partial is None:
+            return cls(done)
+        file, at = partial
+        return cls(done, file.name, at, marks(file)[1].hex())
 
     def text(self) -> str:
         data = b"".join(name + version for name, version in sorted(self.read.items()))
@@ -72,13 +75,13 @@ class FilesPosition:
     def unread_names(self, other: FilesPosition) -> set[bytes]:
         """The files, by the marks of their names, of which the other one has read more."""
         names = {*other.read} - {*self.read}
-        begun = mark(other.file)
+        partial = mark(other.file)
         if (
             other.file
-            and begun not in self.read
+            and partial not in self.read
             and (self.file != other.file or self.at < other.at)
         ):
-            names.add(begun)
+            names.add(partial)
         return names
 
     def has(self, file: FilesStored) -> bool:

@@ -134,7 +134,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         self._check(start, files)
         new = unread(files, start, FilesPosition.parse(until[FOLDER]) if until else None)
         cut = FilesCut(self._step(new, limit), self._source.parallel_reads).take(new)
-        added = FilesPosition.after(cut.done, cut.begun).text()
+        added = FilesPosition.after(cut.done, cut.partial).text()
         return Span.of_parts(added, map(text_of, cut.parts), full=cut.full)
 
     def _check(self, start: FilesPosition, files: Sequence[FilesStored]) -> None:

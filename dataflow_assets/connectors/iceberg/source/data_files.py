@@ -62,7 +62,7 @@ def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...
     numbers: dict[str, int] = {}
     added = _added_by_merge(table, snapshot) if scan == "added" else None
 
-    def wanted(entry: ManifestEntry) -> bool:
+    def is_read(entry: ManifestEntry) -> bool:
         _check(table, entry.data_file)
         numbers[entry.data_file.file_path] = entry.sequence_number or 0
         if added is not None:
@@ -73,7 +73,7 @@ def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...
 
     planner = ManifestGroupPlanner(table.metadata, table.io, options=_EVERY_FILE)
     manifests = _manifests(snapshot, table.io, scan if added is None else "full")
-    tasks = planner.plan_files(manifests, wanted)
+    tasks = planner.plan_files(manifests, is_read)
     source_files = [_source_file(table.metadata, task) for task in tasks]
     return tuple(sorted(source_files, key=lambda file: (numbers[file.path], file.path)))
 

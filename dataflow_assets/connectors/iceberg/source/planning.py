@@ -55,19 +55,19 @@ def ahead(
     """From the position to the end of the head."""
     if position.snapshot is None:
         return IcebergAhead((_full(head),))
-    begun: tuple[SnapshotStep, ...] = ()
+    whole: tuple[SnapshotStep, ...] = ()
     if position.scan is not None:
         snapshot = metadata.snapshot_by_id(position.snapshot)
         if snapshot is None:
             return IcebergAhead((), _loss(position, head))
-        begun = (SnapshotStep(position, snapshot),)
+        whole = (SnapshotStep(position, snapshot),)
     behind = replace(position, scan=None, file=0, row=0, done=0)
     try:
         history = between(metadata, behind, head)
     except Lost:
-        return IcebergAhead(begun, _loss(behind, head))
+        return IcebergAhead(whole, _loss(behind, head))
     more = _apply_rule(history, behind, head, rule)
-    return replace(more, steps=(*begun, *more.steps))
+    return replace(more, steps=(*whole, *more.steps))
 
 
 def _apply_rule(

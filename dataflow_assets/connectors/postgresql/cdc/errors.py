@@ -224,10 +224,10 @@ def passed_over(source: PostgresqlCdcOptions, confirmed: object, after: object) 
     )
 
 
-def no_slot(source: PostgresqlCdcOptions, *, begun: bool) -> PermanentError:
+def no_slot(source: PostgresqlCdcOptions, *, started: bool) -> PermanentError:
     """The slot is missing, before the first read or after it."""
     make = f"SELECT pg_create_logical_replication_slot('{source.slot}', 'pgoutput')"
-    if not begun:
+    if not started:
         return PermanentError(
             f"{source.title} does not exist: run {make}, or set createSlotIfNotExists: true"
         )

@@ -148,10 +148,10 @@ class Planning:
         self.check_columns()
         source, tables = self._source, self._loading.tables
         publication.publish(link, source, tables)
-        publication.published_tables(link, source, tables, begun=False)
+        publication.published_tables(link, source, tables, started=False)
         state = slot.find(link, source)
         if state is None and not source.create_slot_if_not_exists:
-            raise errors.no_slot(source, begun=False)
+            raise errors.no_slot(source, started=False)
         if state is None:
             slot.make(link, source)
             log.info("flow %s: created %s", self._flow, source.title)
@@ -264,7 +264,7 @@ class Planning:
         source, loading = self._source, self._loading
         self._watch.look(link)
         if new:
-            self._watch.check(link, loading.tables_of(new), at, begun=False)
+            self._watch.check(link, loading.tables_of(new), at, started=False)
         followed = loading.tables_of(sorted(loading.names.difference(new)))
         self._watch.check(link, followed, at)
         return slot.check(source, slot.find(link, source), at.lsn)

@@ -88,17 +88,17 @@ def _places(table: CdcTable) -> set[Place]:
 
 
 def published_tables(
-    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable], *, begun: bool
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable], *, started: bool
 ) -> dict[str, Published]:
     """Returns by table what is published of it.
 
-    `begun`: the flow has read something already, so that what was missed meanwhile is gone. Raises
+    `started`: the flow has read something, so that what was missed meanwhile is gone. Raises
     PermanentError where the publication lacks a table or an operation.
     """
     rows = link.execute(_PUBLICATION, source.publication)
     name = quote(source.publication)
     missed = ". What changed while it was missing is not logged for it: load the tables again"
-    missed = f"{missed} after that: {AGAIN}" if begun else ""
+    missed = f"{missed} after that: {AGAIN}" if started else ""
     if not rows:
         raise PermanentError(
             f"publication {source.publication} does not exist at {source.server()}: run CREATE "

@@ -85,7 +85,7 @@ class PublicationWatch:
         self._seen = {row[0]: _parse_row(row) for row in rows}
 
     def check(
-        self, link: TextLink, followed: Sequence[CdcTable], at: Reached, *, begun: bool = True
+        self, link: TextLink, followed: Sequence[CdcTable], at: Reached, *, started: bool = True
     ) -> None:
         """Raises PermanentError where changes of a table are not published as they were.
 
@@ -96,15 +96,15 @@ class PublicationWatch:
             link: to the server.
             followed: tables whose changes are read behind `at`.
             at: where the flow is.
-            begun: the flow has read changes of them.
+            started: the flow has read changes of them.
         """
         seen = {table.name: self._seen[table.name] for table in followed}
         if any(one != self._sound.get(name) for name, one in seen.items()):
             for table in followed:
                 table_of(link, self.source, table.place)
-            publication.published_tables(link, self.source, followed, begun=begun)
+            publication.published_tables(link, self.source, followed, started=started)
             self._sound |= seen
-        if begun and (reason := next(self._differences(at, seen), "")):
+        if started and (reason := next(self._differences(at, seen), "")):
             raise PermanentError(self._stop_message(reason))
 
     def check_seen(self, at: Reached) -> None:

@@ -119,7 +119,7 @@ def _first_layout(source: PostgresqlCdcOptions) -> CdcLayout:
     what = "looking at the columns"
     with explain_errors(source, what), lent_to_source(source.dsn()) as link:
         table = tables.table_of(link, source, source.places[0])
-        published = publication.published_tables(link, source, [table], begun=True)[table.name]
+        published = publication.published_tables(link, source, [table], started=True)[table.name]
         return current_layout(link, source, table.place, table.oid, published.columns)
 
 

@@ -66,7 +66,7 @@ class CdcProgress:
 
     place: str
     """In the log; empty where the server does not tell."""
-    aside: int
+    spilled: int
     """Bytes that it has put aside."""
     waits: str
     """For what: the type and the name of PostgreSQL's wait event; empty while it works."""
@@ -81,7 +81,7 @@ class CdcProgress:
 class Silence:
     """A time in which nothing of the log comes; answers to what is asked do not end it."""
 
-    begun: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=time.monotonic)
     """Since when the server shows no progress."""
     looked: float = field(default_factory=time.monotonic)
     last: CdcProgress = CdcProgress("", 0, "")
@@ -214,10 +214,12 @@ class CdcReader(ABC):
 
     def _look(self, silence: Silence) -> None:
         now, last = self._progress(), silence.last
-        if (now.place, now.aside) != (last.place, last.aside) or (now.works and silence.answered):
-            silence.begun = time.monotonic()
+        if (now.place, now.spilled) != (last.place, last.spilled) or (
+            now.works and silence.answered
+        ):
+            silence.since = time.monotonic()
         silence.last, silence.looked, silence.answered = now, time.monotonic(), False
-        seconds = silence.looked - silence.begun
+        seconds = silence.looked - silence.since
         why = now.waits or "nothing that it would tell"
         log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
         if seconds >= SILENT_SECONDS:

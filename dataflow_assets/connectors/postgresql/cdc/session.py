@@ -230,7 +230,7 @@ class PostgresqlCdcSession(
         with explain_errors(self._source, what), lent_to_source(self._source.dsn()) as link:
             state = slot.find(link, self._source)
         if state is None:
-            raise errors.no_slot(self._source, begun=True)
+            raise errors.no_slot(self._source, started=True)
         if state.confirmed.value > position.lsn.value:
             lsn = operator_checkpoint.lsn_text(document)
             warning = errors.passed_over(self._source, state.confirmed, lsn)

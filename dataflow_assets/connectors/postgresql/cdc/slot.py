@@ -145,7 +145,7 @@ def with_writers(link: TextLink, failure: PostgresqlFailure) -> PostgresqlFailur
 def check(source: PostgresqlCdcOptions, slot: Slot | None, after: Lsn) -> Slot:
     """Raises PermanentError where the slot cannot give what lies behind `after`."""
     if slot is None:
-        raise errors.no_slot(source, begun=True)
+        raise errors.no_slot(source, started=True)
     if slot.confirmed.value > after.value:
         raise errors.changes_are_gone(source, slot.confirmed, after)
     return slot

@@ -235,7 +235,7 @@ def _describe(
     if part.snapshot == NOW:
         published = publication.as_published(link, source, [table])[table.name]
     else:
-        published = publication.published_tables(link, source, [table], begun=False)[table.name]
+        published = publication.published_tables(link, source, [table], started=False)[table.name]
     layout = current_layout(link, source, place, table.oid, published.columns)
     return table, published, layout
 

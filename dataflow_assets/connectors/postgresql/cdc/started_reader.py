@@ -72,7 +72,7 @@ def begin(
     while True:
         rows = sender.execute(_CONFIRMED.format(source.slot))
         if not rows:
-            raise errors.no_slot(source, begun=True)
+            raise errors.no_slot(source, started=True)
         confirmed = slot.readable_from(source, *rows[0])
         if not sender.holds_slot and confirmed != after:
             raise errors.slot_moved(source, confirmed, after)
