@@ -70,7 +70,7 @@ class MysqlConnection(NamedTable):
 
 
 class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
-    """What is read, and how its changes are found."""
+    """Options of a source that reads a table, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
     """The column whose value grows with each change. A table without it is read by

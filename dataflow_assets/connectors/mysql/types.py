@@ -86,7 +86,7 @@ class MysqlType:
 
     @property
     def digits(self) -> int | None:
-        """Of a second; None for what holds no point in time."""
+        """Digits of a second; None for what holds no point in time."""
         if self.name == "date":
             return 0
         return (*self.numbers, 0)[0] if self.name in {"datetime", "timestamp"} else None
