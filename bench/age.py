@@ -36,7 +36,7 @@ def run(places: Places, spark: Spark) -> dict[str, Any]:
         tables.fresh(places, table, "upsert")
     source = followed.source(places)
     with closing(source.open("bench/age")) as session:
-        session.seek("latest")
+        session.start("latest")
     flow = flows.read(source, "age", flows.upsert(places, TABLE))
     over, committed, seen = threading.Event(), dict[int, float](), list[tuple[float, int]]()
     request = Request(seconds=3600, stop=lambda: "measured" if over.is_set() else None)

@@ -84,7 +84,7 @@ class _Followed:
     def latest(self) -> None:
         """Makes the slot; what is logged from now on is read."""
         with closing(self.source.open("bench/changes")) as session:
-            session.seek("latest")
+            session.start("latest")
 
     def read(self, count: int) -> None:
         """The log as columns, in this process, and nothing done with them."""

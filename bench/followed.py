@@ -21,7 +21,7 @@ def filled(places: Places, files: list[Path]) -> None:
     forget(places)
     tables.fresh(places, TABLE, "upsert")
     with closing(source(places).open("bench/followed")) as session:
-        session.seek("latest")
+        session.start("latest")
     bounds.copy_all(places, TABLE, files)
     tables.settle(places)
 

@@ -51,7 +51,7 @@ def _case(places: Places, spark: Spark, count: int, size: int, body: int) -> dic
     _make(places)
     source = _source(places)
     with closing(source.open("bench/logged")) as session:
-        session.seek("latest")
+        session.start("latest")
     with psycopg.connect(places.dsn, autocommit=True) as connection:
         connection.execute(b"CALL bench_logged(%s, %s, %s)", [count, size, body])
         kept = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::int8 "

@@ -175,7 +175,7 @@ class RewindsTargets(ABC):
         """The positions to store where a branch begins again.
 
         Called by the driver when a run rewinds (launchpad, `--from`), and where a topic that was
-        recreated is read from its start, with what `seek` gave.
+        recreated is read from its start, with what `start` gave.
 
         Args:
             chosen: where it begins.

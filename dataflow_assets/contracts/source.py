@@ -133,32 +133,21 @@ class SourceSession(ABC):
         """
 
     @abstractmethod
-    def start(self) -> Positions:
-        """Returns where a flow without a checkpoint begins.
+    def start(self, where: str | None = None) -> Positions:
+        """Returns where to begin.
 
-        Called by the driver once, when a branch opens that has no checkpoint.
-
-        Returns:
-            A position for every partition that there is now.
-
-        Raises:
-            TransientError when the source cannot be reached.
-        """
-
-    @abstractmethod
-    def seek(self, where: str) -> Positions:
-        """Positions for a place that a person named.
-
-        Called by the driver when a run rewinds (launchpad, `--from`, `--until`).
+        Called by the driver when a branch opens that has no checkpoint, and when a run rewinds or
+        ends where a person says (launchpad, `--from`, `--until`).
 
         Args:
-            where: `earliest`, `latest`, or a time in ISO 8601.
+            where: `earliest`, `latest`, or a time in ISO 8601; None for what the options say.
 
         Returns:
             A position for every partition that there is now.
 
         Raises:
-            PermanentError when `where` is none of these, or when the source has no times.
+            PermanentError when `where` is none of these, or when the source has no times;
+            TransientError when the source cannot be reached.
         """
 
     @abstractmethod

@@ -68,7 +68,7 @@ def _before(flow: Flow, source: SourceSession, until: str) -> Positions:
             f"flow {flow.id}: until cannot be used with {flow.source_address}: it is read as it "
             f"is, and its rows have no time of arrival"
         )
-    return source.seek(until)
+    return source.start(until)
 
 
 def _is_time(text: str) -> bool:

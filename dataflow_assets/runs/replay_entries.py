@@ -168,12 +168,8 @@ class EntrySession(SourceSession):
         return EntrySource.type
 
     @override
-    def start(self) -> Positions:
+    def start(self, where: str | None = None) -> Positions:
         return {_PARTITION: ""}
-
-    @override
-    def seek(self, where: str) -> Positions:
-        return self.start()
 
     @override
     def end(self) -> Positions:

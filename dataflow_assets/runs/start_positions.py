@@ -250,7 +250,7 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     before = session.checkpoint.positions
-    session.restart(_rewound(source, source.seek("earliest"), before), source.identity)
+    session.restart(_rewound(source, source.start("earliest"), before), source.identity)
 
 
 def _sources(flow: Flow) -> str:
@@ -285,7 +285,7 @@ def _rewound(
 
 def _choose(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "offsets":
-        earliest = source.seek("earliest")
+        earliest = source.start("earliest")
         if unknown := sorted(set(start.offsets) - set(earliest)):
             raise PermanentError(
                 f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
@@ -295,5 +295,5 @@ def _choose(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "timestamp":
         if start.timestamp is None:
             raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
-        return source.seek(start.timestamp)
-    return source.seek(start.at)
+        return source.start(start.timestamp)
+    return source.start(start.at)

@@ -46,7 +46,7 @@ def test_a_start_at_a_time_reads_the_row_of_that_time(polled: Polled, kind: str)
     for number, at in enumerate(("11:59:59Z", "12:00:00Z", "12:00:01Z")):
         polled.run(f"INSERT INTO source VALUES ({number}, '2026-01-05T{at}')")
     with closing(polled.source.open("polled/from")) as session:
-        span = session.plan(session.seek("2026-01-05T12:00:00Z"), Limit())
+        span = session.plan(session.start("2026-01-05T12:00:00Z"), Limit())
         read = []
         for piece in span.slices:
             assert isinstance(piece, PartSlice)
@@ -117,7 +117,7 @@ def test_a_start_at_a_time_goes_by_the_server_s_own_zone(
             add = f"INSERT INTO source VALUES ({hour}, '2026-01-05T00:07:03Z'::timestamptz"
             other.run(f"{add} + interval '{hour} hours')")
         with closing(other.source.open("polled/from")) as session:
-            span = session.plan(session.seek("2026-01-05T22:00:00Z"), Limit())
+            span = session.plan(session.start("2026-01-05T22:00:00Z"), Limit())
             read = [
                 number
                 for piece in span.slices

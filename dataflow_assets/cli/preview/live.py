@@ -105,7 +105,7 @@ def _inherited_positions(flow: Flow) -> Positions:
 
 
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
-    lows, ends = session.seek("earliest"), session.end()
+    lows, ends = session.start("earliest"), session.end()
     if flow.source.delivers != "messages":
         return _peek(flow, session, lows, limit)[:limit]
     back = limit

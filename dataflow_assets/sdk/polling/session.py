@@ -59,13 +59,9 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
         """
 
     @override
-    def start(self) -> Positions:
-        return {PARTITION: START.dump()}
-
-    @override
-    def seek(self, where: str) -> Positions:
-        if where == "earliest":
-            return self.start()
+    def start(self, where: str | None = None) -> Positions:
+        if where in (None, "earliest"):
+            return {PARTITION: START.dump()}
         with self.asking() as polled:
             found = seek.end(polled)
             if where != "latest":
@@ -74,7 +70,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
 
     @override
     def end(self) -> Positions:
-        return self.seek("latest")
+        return self.start("latest")
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:

@@ -203,7 +203,7 @@ class SliceWriter(Writer):
 
 
 def rejections(
-    rows: pa.RecordBatch | pa.Table, reasons: Mapping[int, str], sent: Mapping[int, Sent]
+    rows: pa.RecordBatch | pa.Table, reasons: Mapping[int, str], *sent: Mapping[int, Sent]
 ) -> list[Rejection]:
     """Rejections of rows that a target refuses.
 
@@ -212,7 +212,7 @@ def rejections(
     Args:
         rows: with their offsets.
         reasons: by the index of a row.
-        sent: by offset, the message that a row was made from.
+        sent: by offset, the messages that rows were made from; the first that has one counts.
 
     Returns:
         In the order of the rows.
@@ -222,5 +222,7 @@ def rejections(
     found = []
     for at, reason in sorted(reasons.items()):
         offset, n = offsets[at].as_py(), 0 if numbers is None else numbers[at].as_py() or 0
-        found.append(Rejection(offset, "sink", reason, None, n).of(sent.get(offset, Sent(None))))
+        known = (messages.get(offset) for messages in sent)
+        message = next((one for one in known if one is not None), Sent(None))
+        found.append(Rejection(offset, "sink", reason, None, n).of(message))
     return found

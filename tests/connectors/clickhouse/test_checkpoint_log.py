@@ -101,12 +101,12 @@ def drive(seat: Seat, run: str, end: int, chance: random.Random) -> None:
         seen = chance.randint(position + 1, upto)  # the input may end early
         task = BranchCheckpoint(seat, TARGET, branch.epoch)
         chunks = ClickhouseChunks(task, seat, OffsetSlice("0", position, upto), TARGET.id)
-        first = chunks.first()
+        first = int(chunks.partition.position or 0)
 
         def insert(piece: ClickhousePiece, border: Border) -> Totals:
             assert isinstance(piece.after, int)
             assert isinstance(piece.upto, int)
-            rows = list(range(max(piece.after, first or 0), min(piece.upto, seen)))  # noqa: B023
+            rows = list(range(max(piece.after, first), min(piece.upto, seen)))  # noqa: B023
             seat.insert(piece.token, state.head.generation, rows)  # noqa: B023
             return Totals(len(rows))
 

@@ -317,7 +317,7 @@ def test_starts_where_it_is_told(server: Any, where: str, expected: list[int]) -
     insert(server, "(1, '2026-01-01 00:00:00'), (2, '2026-01-02 00:00:00.000001')")
     insert(server, "(3, '2026-01-03 00:00:00')")
     flow = reader(server)
-    flow.at = flow.session.seek(where)
+    flow.at = flow.session.start(where)
     assert ids(flow.read()) == expected
 
 

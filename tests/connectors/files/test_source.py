@@ -359,7 +359,7 @@ def test_a_time_is_where_the_files_changed_since_begin(folder: Path) -> None:
         (folder / name).write_bytes(name.encode())
         os.utime(folder / name, (second, second))
     reader = Reader(folder)
-    reader.positions = reader.session.seek("1970-01-01T00:30:00+00:00")
+    reader.positions = reader.session.start("1970-01-01T00:30:00+00:00")
     assert reader.bodies() == [b"b"]
 
 

@@ -311,10 +311,10 @@ def test_where_a_person_wants_to_begin(make: MakeSource, catalog: Catalog, names
     for number in range(3):
         table.append(rows(number, number + 1))
     with closing(make().open("f")) as session:
-        earliest, latest = session.seek("earliest"), session.seek("latest")
+        earliest, latest = session.start("earliest"), session.start("latest")
         second = datetime.fromtimestamp(table.snapshots()[1].timestamp_ms / 1000, UTC)
-        middle = session.seek(second.isoformat())
-        before = session.seek((second - timedelta(days=1)).isoformat())
+        middle = session.start(second.isoformat())
+        before = session.start((second - timedelta(days=1)).isoformat())
     assert [ids(read(make(), at)[0]) for at in (earliest, before)] == [[0, 1, 2]] * 2
     assert read(make(), latest) == ([], latest)
     assert ids(read(make(), middle)[0]) == [1, 2]
@@ -335,7 +335,7 @@ def test_a_time_counts_when_a_snapshot_was_published(
         change.set_current_snapshot(ref_name="audit")
     table.append(rows(3, 4))
     with closing(make().open("f")) as session:
-        after = session.seek(between.isoformat())
+        after = session.start(between.isoformat())
     assert ids(read(make(), after)[0]) == [1, 2, 3]
 
 

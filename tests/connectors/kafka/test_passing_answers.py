@@ -64,7 +64,7 @@ def test_a_record_that_arrives_while_a_start_is_looked_up_is_read(
         return answers
 
     monkeypatch.setattr(AdminClient, "list_offsets", then_one_arrives)
-    assert session.seek("2020-01-01T00:00:00Z") == {"0": 3}
+    assert session.start("2020-01-01T00:00:00Z") == {"0": 3}
 
 
 def test_a_group_that_goes_on_while_a_start_is_looked_up_is_not_beyond_the_log(

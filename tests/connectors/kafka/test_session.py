@@ -146,10 +146,10 @@ def test_a_timestamp_finds_the_first_record_not_older(topic: Any, opened: Open, 
     at = {"starting_offsets": "timestamp", "starting_timestamp": "1970-01-01T00:00:15Z"}
     session = opened(name, **at)
     assert session.start() == {"0": 1, "1": 0}
-    assert session.seek("1970-01-01T00:00:30") == {"0": 2, "1": 0}
-    assert session.seek("1970-01-01T01:00:30.001+01:00") == {"0": 3, "1": 0}
+    assert session.start("1970-01-01T00:00:30") == {"0": 2, "1": 0}
+    assert session.start("1970-01-01T01:00:30.001+01:00") == {"0": 3, "1": 0}
     with pytest.raises(PermanentError, match="allowed: earliest, latest or a date"):
-        session.seek("yesterday")
+        session.start("yesterday")
 
 
 def test_a_new_flow_adopts_a_foreign_groups_offsets(topic: Any, opened: Open, send: Any) -> None:

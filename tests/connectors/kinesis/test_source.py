@@ -193,7 +193,7 @@ def test_where_a_flow_begins(stream: Stream) -> None:
     seeking = Reader(stream)
     time.sleep(1.1)
     for where, rows in (("earliest", 2), ("latest", 0), (moment, 1)):
-        seeking.positions = seeking.session.seek(where)
+        seeking.positions = seeking.session.start(where)
         assert len(seeking.rest()) == rows, where
     timed["startingTimestamp"] = "2020-01-01T00:00:00Z"
     assert len(Reader(stream, **timed).rest()) == 2

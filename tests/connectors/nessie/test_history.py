@@ -191,7 +191,7 @@ def test_seek_by_time(events: Events) -> None:
     assert second is not None
     with closing(events.source().open("default/f")) as session:
         at = pa.scalar(second.timestamp_ms, pa.timestamp("ms", "UTC")).as_py().isoformat()
-        after = session.seek(at)
+        after = session.start(at)
     assert ids(read(events.source(), after)[0]) == [1, 2]
 
 
@@ -302,7 +302,7 @@ def test_a_table_that_was_put_back(events: Events) -> None:
         read(events.source(), undone)
     assert ids(read(events.source(onSourceRewrite="ignore"), undone)[0]) == [3]
     with closing(events.source().open("default/f")) as session:
-        assert stands(session.seek("2020-01-01T00:00:00Z")).snapshot is None
+        assert stands(session.start("2020-01-01T00:00:00Z")).snapshot is None
 
 
 def test_a_snapshot_that_was_put_back_while_it_was_read(events: Events) -> None:
@@ -417,7 +417,7 @@ def test_seek_by_time_finds_what_was_merged_later(events: Events) -> None:
     merged = datetime.now(UTC)
     events.append(1)
     with closing(events.source().open("default/f")) as session:
-        after = session.seek(between.isoformat())
-        later = session.seek(merged.isoformat())
+        after = session.start(between.isoformat())
+        later = session.start(merged.isoformat())
     assert ids(read(events.source(), after)[0]) == [1, 2, 3, 4]
     assert ids(read(events.source(), later)[0]) == [4]

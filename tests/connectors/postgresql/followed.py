@@ -135,7 +135,7 @@ class Followed:
     def start(self) -> Positions:
         """Makes slot and publication, and says where the log ends."""
         with closing(self.source.open("followed/start")) as session:
-            return session.seek("latest")
+            return session.start("latest")
 
     def log_end(self) -> Lsn:
         """Up to which the log can be read."""

@@ -370,14 +370,14 @@ class TestPlaces:
         add(polled, "b", at="timestamptz '2026-01-01 00:00:00.000002+00'")
         with closing(polled.source.open("x")) as session:
             counts = [
-                session.lag(session.seek(where)).records
+                session.lag(session.start(where)).records
                 for where in ("earliest", "latest", "2026-01-01T00:00:00.000002Z", "2026-02-02")
             ]
             assert counts == [2, 0, 1, 0]
-            found = json.loads(str(session.seek("2099-01-01T00:00:00Z")["table"]))
+            found = json.loads(str(session.start("2099-01-01T00:00:00Z")["table"]))
             assert found["change"] == "2026-01-01 00:00:00.000002+00"
             with pytest.raises(PermanentError, match="'yesterday' is not a point in time; allowed"):
-                session.seek("yesterday")
+                session.start("yesterday")
 
     def test_lag_is_told_by_the_database_s_clock(self, polled: Polled) -> None:
         with closing(polled.source.open("x")) as session:

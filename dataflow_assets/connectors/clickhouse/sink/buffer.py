@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     Sent,
     written_name,
 )
+from dataflow_assets.sdk.sink.slice_commit import rejections
 
 _NO_DELETES = "a delete needs upsertMode: true with deleteMode: hard or soft"
 _GAPS = ((ABSENT, pa.binary()), (UNKNOWN, pa.string()))
@@ -49,14 +50,14 @@ class ClickhouseBuffer:
     _sent: list[Mapping[int, Sent]] = field(default_factory=list)
     _sizes: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, chunk: Chunk, first: int) -> None:
-        """Takes a chunk's rows from `first` on; those that the table cannot hold are rejected."""
-        offsets = chunk.rows.column(OFFSET).to_numpy()
-        rows = chunk.rows.slice(int(np.searchsorted(offsets, first)))
+    def add(self, chunk: Chunk) -> list[Rejection]:
+        """Takes a chunk's rows; returns those that the table cannot hold."""
         self._sent.append(chunk.sent)
-        self.rejected += [one for one in chunk.rejected if one.offset >= first]
+        rows, refused = self._fitting(chunk.rows)
+        self.rejected += [*chunk.rejected, *refused]
         self._sizes.append((chunk.seen, chunk.size))
-        self._batches.append(self._fitting(rows))
+        self._batches.append(rows)
+        return refused
 
     def cut(self, piece: ClickhousePiece) -> ClickhouseCut:
         """Returns what lies between the borders of a piece."""
@@ -85,30 +86,14 @@ class ClickhouseBuffer:
         self, rows: pa.RecordBatch | pa.Table, found: Mapping[int, str]
     ) -> list[Rejection]:
         """Rejections of rows, by their index, for the reasons given."""
-        offsets, numbers = rows.column(OFFSET), rows.column(N)
-        return [
-            self._rejection(offsets[at].as_py(), numbers[at].as_py(), reason)
-            for at, reason in sorted(found.items())
-        ]
+        return rejections(rows, found, *self._sent)
 
-    def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _fitting(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
         rows = _complete(rows, self._full)
         found = unfit(rows, self.schema)
         if self.facts.deleted is None:
             found |= {int(at): _NO_DELETES for at in np.flatnonzero(deletes(rows))}
-        if not found:
-            return rows
-        self.rejected += self.rejections(rows, found)
-        return without(rows, found)
-
-    def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
-        sent = next((found for found in self._sent_at(offset)), Sent(None))
-        return Rejection(offset, "sink", reason, None, n).of(sent)
-
-    def _sent_at(self, offset: int) -> Iterator[Sent]:
-        for sent in self._sent:
-            if (found := sent.get(offset)) is not None:
-                yield found
+        return (without(rows, found), self.rejections(rows, found)) if found else (rows, [])
 
     @property
     def _full(self) -> pa.Schema:

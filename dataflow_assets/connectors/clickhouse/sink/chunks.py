@@ -14,7 +14,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     ClickhousePartition,
     ClickhouseState,
 )
-from dataflow_assets.contracts import OffsetSlice, PartSlice, Position, Slice, Totals, utc_now
+from dataflow_assets.contracts import PartSlice, Position, Slice, Totals, utc_now
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 
@@ -55,13 +55,6 @@ class ClickhouseChunks:
         """Returns what is committed of the slice's partition."""
         known = self._load_state().partitions
         return known.get(self._piece.partition, ClickhousePartition(self._piece.after))
-
-    def first(self) -> int | None:
-        """The first offset or ordinal still wanted; None when the slice is done."""
-        position = self.partition.position
-        if isinstance(self._piece, OffsetSlice):
-            return position if isinstance(position, int) else self._piece.after
-        return None if position == self._piece.upto else 0
 
     def commit(self, seen: Position, rows: ClickhouseRows, at: datetime) -> None:
         """Everything before `seen`. Raises TransientError where others have recorded more."""

@@ -14,7 +14,7 @@ from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.error_sink import error_table, rejected_table
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import peek_together
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
-from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
+from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseSliceStore
 from dataflow_assets.connectors.clickhouse.table.create_table import column_type
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -33,6 +33,7 @@ from dataflow_assets.contracts import (
     kind_of,
 )
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
@@ -87,7 +88,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        return ClickhouseWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, ClickhouseSliceStore(self, ticket, piece))
 
     @override
     def error_store(self) -> ErrorStore:

@@ -6,9 +6,9 @@ same ids. What the table itself refuses is found by trial and left out of the sa
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
@@ -31,20 +31,12 @@ from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, fill_
 from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, ClickhousePartition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
-from dataflow_assets.contracts import (
-    Chunk,
-    OffsetSlice,
-    Receipt,
-    Rejection,
-    Slice,
-    Ticket,
-    Totals,
-    Writer,
-)
+from dataflow_assets.contracts import Chunk, Rejection, Slice, Ticket, Totals
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import SuspectRows
 from dataflow_assets.sdk.rejected_records import settle
-from dataflow_assets.sdk.server_failure import Fault, ServerFailure
+from dataflow_assets.sdk.server_failure import Fault, ServerFailure, translate_errors
+from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore
 from dataflow_assets.sdk.sql_table.rejected import rejected_row
 
 
@@ -63,89 +55,59 @@ class ClickhouseCommitted:
         return decode_json(text, cls)
 
 
-class ClickhouseWriter(Writer):
-    """Keeps what it sees of one slice, and commits it in `close`."""
+class ClickhouseSliceStore(SliceStore):
+    """Keeps what it sees of one slice, and inserts it at the end."""
 
     def __init__(self, sink: ClickhouseSinkOptions, ticket: Ticket, piece: Slice) -> None:
-        failpoints.arm(ticket.failpoint)
-        self._sink = sink
-        self._ticket = ticket
-        self._piece = piece
+        self._sink, self._ticket, self._piece = sink, ticket, piece
         self._facts = Facts.of(ticket.schema)
         self._client: Client | None = None
-        self._chunks: ClickhouseChunks | None = None
-        self._first: int | None = 0
+        self._chunks: ClickhouseChunks
         self._buffer = ClickhouseBuffer(ticket.schema, self._facts)
-        self._seen: int | None = None
-        self._totals = Totals()
+        self._refused: list[Rejection] = []
 
     @override
-    def write(self, chunk: Chunk) -> None:
-        self._begun()
-        if self._first is None or chunk.seen <= self._first:
-            return
-        self._buffer.add(chunk, self._first)
-        self._seen = chunk.seen
+    def begin(self) -> SliceCommit | None:
+        target = self._ticket.target
+        self._client = connect(self._sink.dsn(), f"dataflow {target.flow}")
+        replicated = self._facts.replicated
+        log = ClickhouseCheckpointTable(
+            self._client, *self._sink.place(), target, replicated=replicated
+        )
+        branch = BranchCheckpoint(log, target, self._ticket.epoch)
+        self._chunks = ClickhouseChunks(branch, log, self._piece, target.id)
+        position = self._chunks.partition.position
+        self._sink.check_table(log.uuid, self._facts.uuid)
+        if position is None:
+            return None
+        return SliceCommit(position, staged=(ClickhouseCommitted(self._chunks.partition).dump(),))
+
+    @override
+    def add(self, chunk: Chunk) -> Sequence[Rejection]:
+        refused = self._buffer.add(chunk)
         failpoints.reach("clickhouse.write")
+        return refused
 
     @override
-    def close(self, complete: bool) -> Receipt:
-        committed = self._commit(complete)
-        self.abort()
-        position = committed.partition.position if committed.seen is None else None
-        branch, told = self._ticket.target.branch, (committed.dump(),)
-        staged = told if position is not None or committed.seen is not None else ()
-        return Receipt(branch, self._piece.partition, position, self._totals, staged)
+    def commit(self, commit: SliceCommit) -> SliceCommit:
+        self._settle(commit.rejected)
+        chunks, seen = self._chunks, commit.position
+        known, position = chunks.partition, chunks.partition.position
+        if isinstance(seen, int) and isinstance(position, int) and chunks.short(seen):
+            return SliceCommit(position, staged=(ClickhouseCommitted(known, seen).dump(),))
+        chunks.commit(seen, self._rows(), self._facts.at)
+        staged = (ClickhouseCommitted(chunks.partition).dump(),)
+        return replace(commit.refuse(self._refused), staged=staged)
 
     @override
-    def abort(self) -> None:
+    def end(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    def _begun(self) -> ClickhouseChunks:
-        if self._chunks is None:
-            target = self._ticket.target
-            with self._guard():
-                self._client = connect(self._sink.dsn(), f"dataflow {target.flow}")
-                replicated = self._facts.replicated
-                log = ClickhouseCheckpointTable(
-                    self._client, *self._sink.place(), target, replicated=replicated
-                )
-                branch = BranchCheckpoint(log, target, self._ticket.epoch)
-                chunks = ClickhouseChunks(branch, log, self._piece, target.id)
-                self._first = chunks.first()
-                self._sink.check_table(log.uuid, self._facts.uuid)
-                self._chunks = chunks
-        return self._chunks
-
-    def _commit(self, complete: bool) -> ClickhouseCommitted:
-        if not isinstance(self._piece, OffsetSlice):
-            return (
-                self._commit_part() if complete else ClickhouseCommitted(ClickhousePartition(None))
-            )
-        if self._seen is not None:
-            return self._commit_prefix(self._seen)
-        return ClickhouseCommitted(
-            self._chunks.partition if self._chunks else ClickhousePartition(None)
-        )
-
-    def _commit_prefix(self, seen: int) -> ClickhouseCommitted:
-        chunks = self._begun()
-        self._settle(self._buffer.rejected)
-        with self._guard():
-            short = chunks.short(seen)
-            if not short:
-                chunks.commit(seen, self._rows(), self._facts.at)
-        return ClickhouseCommitted(chunks.partition, seen if short else None)
-
-    def _commit_part(self) -> ClickhouseCommitted:
-        chunks = self._begun()
-        if self._first is not None:
-            self._settle(self._buffer.rejected)
-            with self._guard():
-                chunks.commit(self._piece.upto, self._rows(), self._facts.at)
-        return ClickhouseCommitted(chunks.partition)
+    @override
+    def errors(self) -> AbstractContextManager[None]:
+        return translate_errors(f"writing to {self._sink.address()}")
 
     def _rows(self) -> ClickhouseRows:
         return ClickhouseRows(self._digest, self._insert)
@@ -160,9 +122,7 @@ class ClickhouseWriter(Writer):
         refused = len(whole.refused)
         refused += self._store(self._without_refused(whole.rows, whole.refused), piece, border)
         rows = found.rows.num_rows - refused  # with those that others of the INSERT replace
-        totals = Totals(rows, len(found.rejected) + refused, found.size)
-        self._totals += totals
-        return totals
+        return Totals(rows, len(found.rejected) + refused, found.size)
 
     def _store(self, rows: pa.Table, piece: ClickhousePiece, border: Border) -> int:
         """One INSERT of the rows but for those that are refused; how many these are."""
@@ -211,7 +171,9 @@ class ClickhouseWriter(Writer):
         """Without those that are refused, once they are settled."""
         if not refused:
             return rows
-        self._settle(self._buffer.rejections(rows, refused))
+        found = self._buffer.rejections(rows, refused)
+        self._settle(found)
+        self._refused += found
         return without(rows, refused)
 
     def _load(self) -> ClickhouseInsert:
@@ -224,22 +186,10 @@ class ClickhouseWriter(Writer):
 
     def _beside(self, found: Sequence[Rejection]) -> None:
         rows = [rejected_row(self._ticket.target, self._piece, one) for one in found]
-        with self._guard():
-            table = ClickhouseRejected.beside(self._session(), self._sink)
-            table.prepare()
-            table.append(rows)
+        table = ClickhouseRejected.beside(self._session(), self._sink)
+        table.prepare()
+        table.append(rows)
 
     def _session(self) -> Client:
         assert self._client is not None, "a writer that ended is used again"  # noqa: S101
         return self._client
-
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        try:
-            yield
-        except ServerFailure as failure:
-            self.abort()
-            raise failure.error(f"writing to {self._sink.address()}") from None
-        except BaseException:
-            self.abort()
-            raise

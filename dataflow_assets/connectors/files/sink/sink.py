@@ -19,6 +19,7 @@ from dataflow_assets.contracts import (
     Writer,
     WritesFiles,
 )
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class FilesSink(FilesSinkOptions, WritesFiles):
@@ -58,9 +59,9 @@ class FilesSink(FilesSinkOptions, WritesFiles):
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        from dataflow_assets.connectors.files.sink.writer import FilesWriter
+        from dataflow_assets.connectors.files.sink.writer import FilesSliceStore
 
-        return FilesWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, FilesSliceStore(self, ticket, piece))
 
     @override
     def error_store(self) -> ErrorStore:

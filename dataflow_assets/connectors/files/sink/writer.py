@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,27 +17,12 @@ from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import text
 from dataflow_assets.connectors.files.table.commit_log import head, staged_by
-from dataflow_assets.contracts import (
-    DELETE,
-    OFFSET,
-    OP,
-    Chunk,
-    N,
-    PartSlice,
-    Position,
-    Receipt,
-    Rejection,
-    Sent,
-    Slice,
-    Ticket,
-    Totals,
-    Writer,
-)
+from dataflow_assets.contracts import DELETE, OP, Chunk, Rejection, Slice, Ticket
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.record import NotJson, parse
 from dataflow_assets.sdk.rejected_records import error_record, settle
-from dataflow_assets.sdk.sink.decide import without_covered
+from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore, rejections
 from dataflow_assets.sdk.sink.state import check_owner
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
@@ -49,51 +35,32 @@ class FilesStaged(msgspec.Struct):
     rejected: bool = False
 
 
-class FilesWriter(Writer):
-    """Its receipt names the files."""
+class FilesSliceStore(SliceStore):
+    """Files of the lines; the receipt names them."""
 
     def __init__(self, sink: FilesSinkOptions, ticket: Ticket, piece: Slice) -> None:
         self._sink, self._ticket, self._piece = sink, ticket, piece
-        self._position = ticket.positions.get(piece.partition)
         self._files = _RollingFiles(sink, staged_by(ticket.target, ticket.epoch))
-        self._rejected: list[Rejection] = []
-        self._seen: Position | None = None
-        self._rows = self._bytes = 0
         self._handed_over = False
 
     @override
-    def write(self, chunk: Chunk) -> None:
-        self._seen = chunk.seen
-        if (left := without_covered(chunk, self._piece, self._position)) is not None:
-            self._write(left)
-            reach("files.write")
-
-    def _write(self, chunk: Chunk) -> None:
-        lines, refused = _lines(chunk)
-        with self._writing():
-            self._files.write(lines)
-        self._rows += len(lines)
-        self._rejected += [*chunk.rejected, *refused]
-        self._bytes += chunk.size
+    def add(self, chunk: Chunk) -> Sequence[Rejection]:
+        lines, refused = _lines(chunk.rows)
+        self._files.write(lines)
+        reach("files.write")
+        return rejections(chunk.rows, refused, chunk.sent)
 
     @override
-    def close(self, complete: bool) -> Receipt:
-        piece, target = self._piece, self._ticket.target
-        if isinstance(piece, PartSlice) and not complete:
-            self.abort()
-            return Receipt(target.branch, piece.partition, None, Totals())
-        with self._writing():
-            settle(target, piece, self._rejected, self._beside)
-            staged = self._files.close()
+    def commit(self, commit: SliceCommit) -> SliceCommit:
+        settle(self._ticket.target, self._piece, commit.rejected, self._beside)
+        staged = self._files.close()
         self._handed_over = True
         reach("files.staged")
-        position = piece.upto if isinstance(piece, PartSlice) else self._seen
-        totals = Totals(self._rows, len(self._rejected), self._bytes)
-        names = tuple(msgspec.json.encode(one).decode() for one in staged)
-        return Receipt(target.branch, piece.partition, position, totals, names)
+        return replace(commit, staged=tuple(msgspec.json.encode(one).decode() for one in staged))
 
+    @override
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def errors(self) -> Iterator[None]:
         """A newer driver clears away what tasks of this one have staged: that one is named."""
         with translate_errors(self._sink, "write into"):
             try:
@@ -104,32 +71,28 @@ class FilesWriter(Writer):
                 check_owner(ticket.target.flow, state, ticket.epoch, ticket.run, place)
                 raise
 
-    def _beside(self, rejections: Sequence[Rejection]) -> None:
-        records = [error_record(self._ticket.target, self._piece, one) for one in rejections]
+    def _beside(self, found: Sequence[Rejection]) -> None:
+        records = [error_record(self._ticket.target, self._piece, one) for one in found]
         self._files.add_rejected(text(records))
 
     @override
-    def abort(self) -> None:
+    def end(self) -> None:
         if not self._handed_over:
             with translate_errors(self._sink, "clear away what was written into"):
                 self._files.abort()
 
 
-def _lines(chunk: Chunk) -> tuple[list[bytes], list[Rejection]]:
-    """The lines of a chunk, and what cannot be a line."""
-    rows = chunk.rows
+def _lines(rows: pa.RecordBatch) -> tuple[list[bytes], dict[int, str]]:
+    """The lines of rows, and by the index of a row why it cannot be a line."""
     bodies: list[bytes | None] = rows.column("value").to_pylist()
-    names = rows.schema.names
-    operations = rows.column(OP).to_pylist() if OP in names else [0] * len(bodies)
-    lines, refused = [], []
+    has_operations = OP in rows.schema.names
+    operations = rows.column(OP).to_pylist() if has_operations else [0] * len(bodies)
+    lines, refused = [], {}
     for row, (body, operation) in enumerate(zip(bodies, operations, strict=True)):
         try:
             lines.append(_line(body, deleted=operation == DELETE))
         except RejectedRecord as error:
-            offset = rows.column(OFFSET)[row].as_py()
-            n = rows.column(N)[row].as_py() if N in names else 0
-            sent = chunk.sent.get(offset, Sent(body))
-            refused.append(Rejection(offset, "sink", error.reason, None, n).of(sent))
+            refused[row] = error.reason
     return lines, refused
 
 

@@ -101,13 +101,9 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         return self._source.path
 
     @override
-    def start(self) -> Positions:
-        return _positions(FilesPosition())
-
-    @override
-    def seek(self, where: str) -> Positions:
-        if where == "earliest":
-            return self.start()
+    def start(self, where: str | None = None) -> Positions:
+        if where in (None, "earliest"):
+            return _positions(FilesPosition())
         if where == "latest":
             return self.end()
         at = datetime.fromisoformat(where)

@@ -61,13 +61,13 @@ class IcebergStage:
         self._done: list[str] = []
         self._paths: list[str] = []
 
-    def write(self, rows: pa.RecordBatch) -> tuple[int, list[Rejection]]:
-        """Takes rows with their system columns; how many, and those that do not fit."""
+    def write(self, rows: pa.RecordBatch) -> list[Rejection]:
+        """Takes rows with their system columns; returns those that do not fit."""
         order = pa.array(np.arange(self._rows, self._rows + rows.num_rows))
         self._rows += rows.num_rows
         rows = rows.append_column(AT, order)
         deleted = pa.array(deletes(rows))
-        taken, refused = 0, []
+        refused: list[Rejection] = []
         for part, schema in (
             (rows.filter(pc.invert(deleted)), self._upserts),
             (rows.filter(deleted), self._deletes),
@@ -78,9 +78,8 @@ class IcebergStage:
                 self._waiting_bytes += batch.nbytes
                 if self._waiting_bytes >= ROW_GROUP_BYTES:
                     self._flush()
-                taken += batch.num_rows
                 refused += bad
-        return taken, refused
+        return refused
 
     def _flush(self) -> None:
         if not sum(batch.num_rows for batch in self._waiting):

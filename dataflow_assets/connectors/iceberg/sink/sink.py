@@ -30,6 +30,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
@@ -61,11 +62,11 @@ class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """Writes below the table's location; it does not ask the catalog."""
-        from dataflow_assets.connectors.iceberg.sink.writer import IcebergWriter, WriteTicket
+        from dataflow_assets.connectors.iceberg.sink.writer import IcebergSliceStore, WriteTicket
 
         if not isinstance(ticket, WriteTicket):
             raise TypeError(f"an Iceberg writer needs a ticket of its own session, not {ticket!r}")
-        return IcebergWriter(self, ticket, piece)
+        return SliceWriter(ticket, piece, IcebergSliceStore(self, ticket, piece))
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table: at least once, by id."""

@@ -1,13 +1,14 @@
-"""`IcebergWriter`: stages the files of one slice inside a task; the session publishes them."""
+"""`IcebergSliceStore`: stages the files of one slice inside a task; the session publishes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.addresses import slug
 from dataflow_assets.connectors.iceberg.errors import translate_errors
@@ -19,26 +20,11 @@ from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.far_times import datable
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
-from dataflow_assets.contracts import (
-    DELETE,
-    OFFSET,
-    OP,
-    Chunk,
-    N,
-    PartSlice,
-    Position,
-    Receipt,
-    Rejection,
-    Sent,
-    Slice,
-    Ticket,
-    Totals,
-    Writer,
-)
+from dataflow_assets.contracts import DELETE, OP, Chunk, Rejection, Sent, Slice, Ticket
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.failpoints import arm, reach
+from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.rejected_records import settle
-from dataflow_assets.sdk.sink.decide import without_covered
+from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore, rejections
 
 
 @dataclass(frozen=True)
@@ -52,6 +38,7 @@ class WriteTicket(Ticket):
 
 _MISTAKES = (pa.ArrowException, LookupError, TypeError, AttributeError)
 _FAR = "its times must be in the years 1 to 9999"
+_DELETE = "the table is appended to only: a delete has no meaning"
 
 
 class Appended:
@@ -60,12 +47,14 @@ class Appended:
     def __init__(self, files: FileWriter) -> None:
         self._files = files
 
-    def write(self, rows: pa.RecordBatch) -> tuple[int, list[Rejection]]:
-        """Takes rows with their system columns; how many, and those that do not fit."""
-        rows, deletes = _without_deletes(rows)
+    def write(self, rows: pa.RecordBatch) -> list[Rejection]:
+        """Takes rows with their system columns; returns those that do not fit."""
+        deletes: list[Rejection] = []
+        if OP in rows.schema.names:
+            rows, deletes = _refuse(rows, pc.equal(rows.column(OP), DELETE), _DELETE)
         batch, refused = encode(rows, self._files.schema)
         self._files.write(batch)
-        return batch.num_rows, [*deletes, *refused]
+        return [*deletes, *refused]
 
     def close(self) -> tuple[str, ...]:
         return self._files.close()
@@ -74,11 +63,10 @@ class Appended:
         self._files.abort()
 
 
-class IcebergWriter(Writer):
-    """Stages Parquet files below the table's location; visible once the session commits."""
+class IcebergSliceStore(SliceStore):
+    """Parquet files below the table's location; visible once the session commits."""
 
     def __init__(self, sink: TableSinkOptions, ticket: WriteTicket, piece: Slice) -> None:
-        arm(ticket.failpoint)
         self._sink, self._ticket, self._piece = sink, ticket, piece
         partition = slug(piece.partition)[-40:]
         name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
@@ -90,84 +78,49 @@ class IcebergWriter(Writer):
             else Appended(file_writer(ticket.write_target, name, names, size))
         )
         self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)
-        self._rejected: list[Rejection] = []
-        self._position = ticket.positions.get(piece.partition)
-        self._seen: Position | None = None
-        self._totals = Totals()
         self._handed_over = False
 
-    def write(self, chunk: Chunk) -> None:
-        """Buffers to row groups; what the checkpoint covers already is left out."""
-        self._seen = chunk.seen
-        if (left := without_covered(chunk, self._piece, self._position)) is not None:
-            with _staging(self._sink):
-                self._write(left)
+    @override
+    def add(self, chunk: Chunk) -> Sequence[Rejection]:
+        """Buffers to row groups."""
+        rows, undated = _refuse(chunk.rows, pc.invert(datable(chunk.rows)), _FAR)
+        refused = (*undated, *self._rows.write(rows))
+        return [one.of(chunk.sent.get(one.offset, Sent(None))) for one in refused]
 
-    def _write(self, chunk: Chunk) -> None:
-        rows, undated = _without_far_times(chunk.rows)
-        taken, refused = self._rows.write(rows)
-        here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in (*undated, *refused)]
-        rejected = [*chunk.rejected, *here]
-        self._rejected += rejected
-        self._totals += Totals(taken, len(rejected), chunk.size)
-
-    def close(self, complete: bool) -> Receipt:
+    @override
+    def commit(self, commit: SliceCommit) -> SliceCommit:
         """Ends the files and hands them over in the receipt."""
-        piece = self._piece
-        if isinstance(piece, PartSlice) and not complete:
-            self.abort()
-            return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
-        with _staging(self._sink):
-            settle(self._ticket.target, piece, self._rejected, self._rejects.write)
-            staged = (*self._rows.close(), *self._rejects.close())
+        settle(self._ticket.target, self._piece, commit.rejected, self._rejects.write)
+        staged = (*self._rows.close(), *self._rejects.close())
         self._handed_over = True
         reach("iceberg.staged")
-        position = piece.upto if isinstance(piece, PartSlice) else self._seen
-        branch = self._ticket.target.branch
-        return Receipt(branch, piece.partition, position, self._totals, staged)
+        return replace(commit, staged=staged)
 
-    def abort(self) -> None:
+    @override
+    def end(self) -> None:
         """Deletes the files unless a receipt names them."""
         if not self._handed_over:
             self._rows.abort()
             self._rejects.abort()
 
+    @override
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """A mistake of our code is no answer of a store: the task names the slice with it."""
+        try:
+            with translate_errors(self._sink, "write files of"):
+                yield
+        except PermanentError as error:
+            if isinstance(error.__cause__, _MISTAKES):
+                raise error.__cause__ from None
+            raise
 
-@contextmanager
-def _staging(sink: TableSinkOptions) -> Iterator[None]:
-    """A mistake of our code is no answer of a store: the task names the slice with it."""
-    try:
-        with translate_errors(sink, "write files of"):
-            yield
-    except PermanentError as error:
-        if isinstance(error.__cause__, _MISTAKES):
-            raise error.__cause__ from None
-        raise
 
-
-def _without_far_times(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
-    near = datable(rows)
-    if pc.all(near).as_py() is not False:
+def _refuse(
+    rows: pa.RecordBatch, wrong: pa.Array, reason: str
+) -> tuple[pa.RecordBatch, list[Rejection]]:
+    """The rows without those that are wrong."""
+    if not pc.any(wrong).as_py():
         return rows, []
-    return rows.filter(near), rejections(rows.filter(pc.invert(near)), _FAR)
-
-
-def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
-    if OP not in rows.schema.names:
-        return rows, []
-    deletes = pc.equal(rows.column(OP), DELETE)
-    if not pc.any(deletes).as_py():
-        return rows, []
-    reason = "the table is appended to only: a delete has no meaning"
-    refused = rejections(rows.filter(deletes), reason)
-    return rows.filter(pc.invert(deletes)), refused
-
-
-def rejections(rows: pa.RecordBatch, reason: str) -> list[Rejection]:
-    offsets = rows.column(OFFSET).to_pylist()
-    has_n = N in rows.schema.names
-    indices = rows.column(N).to_pylist() if has_n else [0] * len(offsets)
-    return [
-        Rejection(offset, "sink", reason, None, n=index)
-        for offset, index in zip(offsets, indices, strict=True)
-    ]
+    reasons = dict.fromkeys(pc.indices_nonzero(wrong).to_pylist(), reason)
+    return rows.filter(pc.invert(wrong)), rejections(rows, reasons)

@@ -96,20 +96,17 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
     def identity(self) -> str:
         return str(self._table.metadata.table_uuid)
 
-    def start(self) -> Positions:
-        """The current snapshot in full, whichever is current by then, or behind the given one."""
-        snapshot_id = self._source.start_snapshot_id
-        if snapshot_id is None:
-            return _positions(BEGINNING)
-        there = SnapshotPosition(int(snapshot_id))
-        return _positions(position_after(self._look(there).metadata, int(snapshot_id)))
+    def start(self, where: str | None = None) -> Positions:
+        """The current snapshot in full, whichever is current by then, or behind the given one.
 
-    def seek(self, where: str) -> Positions:
-        """A timestamp: behind the snapshots that came before it, and before any other one.
-
-        When a snapshot was merged or published decides, not when it was written.
+        A timestamp: behind the snapshots that came before it, and before any other one. When a
+        snapshot was merged or published decides, not when it was written.
         """
-        if where == "earliest":
+        snapshot_id = self._source.start_snapshot_id
+        if where is None and snapshot_id is not None:
+            there = SnapshotPosition(int(snapshot_id))
+            return _positions(position_after(self._look(there).metadata, int(snapshot_id)))
+        if where in (None, "earliest"):
             return _positions(BEGINNING)
         head = self._look(whole=where != "latest").metadata.current_snapshot()
         if where == "latest":

@@ -82,26 +82,20 @@ class KafkaSourceSession(
         return self.topic.id
 
     @override
-    def start(self) -> Positions:
+    def start(self, where: str | None = None) -> Positions:
+        return self._declared_start() if where is None else self._named_start(where)
+
+    def _declared_start(self) -> Positions:
         source = self._source
         if source.begin is not None:
             return _positions(self._starts.declared_offsets(self.topic.now(), source.begin))
         if source.starting_offsets == "group":
             return _positions(self._starts.adopt(self.topic.now()))
         if source.starting_offsets == "timestamp":
-            return self.seek(source.starting_timestamp or "")
-        return self.seek(source.starting_offsets)
+            return self._named_start(source.starting_timestamp or "")
+        return self._named_start(source.starting_offsets)
 
-    @override
-    def take_over(self, known: Positions) -> Positions:
-        return _positions(self._starts.taken_over(self._flow, self.topic.now(), known))
-
-    @override
-    def understands(self, positions: Positions) -> bool:
-        return all(partition.isdecimal() for partition in positions)
-
-    @override
-    def seek(self, where: str) -> Positions:
+    def _named_start(self, where: str) -> Positions:
         if where in ("earliest", "latest"):
             spec = EARLIEST if where == "earliest" else LATEST
             return _positions(self._offsets(self.topic.now(), spec)[0])
@@ -117,6 +111,14 @@ class KafkaSourceSession(
         # The end first: what comes between the two answers is of that time, or lies behind the end.
         (ends,), (offsets,) = self._offsets(topic, LATEST), self._offsets(topic, since)
         return _positions({p: offset if offset >= 0 else ends[p] for p, offset in offsets.items()})
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        return _positions(self._starts.taken_over(self._flow, self.topic.now(), known))
+
+    @override
+    def understands(self, positions: Positions) -> bool:
+        return all(partition.isdecimal() for partition in positions)
 
     @override
     def end(self) -> Positions:

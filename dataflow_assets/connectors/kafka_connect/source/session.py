@@ -65,17 +65,13 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
         return self._source.connector_class
 
     @override
-    def start(self) -> Positions:
-        return _positions(ConnectPosition())
-
-    @override
-    def seek(self, where: str) -> Positions:
-        if where != "earliest":
+    def start(self, where: str | None = None) -> Positions:
+        if where not in (None, "earliest"):
             raise PermanentError(
                 f"{self._source.title} cannot be read from {where}: only the connector knows its "
                 "source. Choose earliest, or set the connector's own options"
             )
-        return self.start()
+        return _positions(ConnectPosition())
 
     @override
     def end(self) -> Positions:

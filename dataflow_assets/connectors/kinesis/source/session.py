@@ -41,6 +41,7 @@ from dataflow_assets.contracts.looking import Peeks
 
 log = logging.getLogger(__name__)
 STREAM = "stream"  # the one partition
+_NAMED = {"TRIM_HORIZON": "earliest", "LATEST": "latest"}
 _TOGETHER = 16  # shards that are asked at the same time
 MOST_SHARDS = 64  # of one span: each of its parts carries the positions of all
 _SAMPLE = 100  # records of a shard by which its lag is told
@@ -64,21 +65,15 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         return self._losses.described.identity
 
     @override
-    def start(self) -> Positions:
-        begin = self._source.starting_position
-        if begin == "TRIM_HORIZON":
-            return _positions(StreamPosition())
-        if begin == "LATEST" or self._source.begin is None:
-            return self._from_now()
-        return self._from(self._source.begin)
-
-    @override
-    def seek(self, where: str) -> Positions:
+    def start(self, where: str | None = None) -> Positions:
+        where = where or _NAMED.get(self._source.starting_position)
         if where == "earliest":
             return _positions(StreamPosition())
         if where == "latest":
             return self._from_now()
-        moment = datetime.fromisoformat(where)
+        moment = datetime.fromisoformat(where) if where else self._source.begin
+        if moment is None:
+            return self._from_now()
         return self._from(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
     def _from_now(self) -> Positions:

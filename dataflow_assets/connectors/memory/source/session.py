@@ -66,11 +66,7 @@ class MemoryOffsetSession(_StoreSession, Peeks, SparkFrames):
         self._begin = {str(number): 0 for number in range(partitions)}
 
     @override
-    def start(self) -> Positions:
-        return self._begin
-
-    @override
-    def seek(self, where: str) -> Positions:
+    def start(self, where: str | None = None) -> Positions:
         return self.end() if where == "latest" else self._begin
 
     @override
@@ -106,12 +102,8 @@ class MemoryPartSession(_StoreSession, Peeks, ReplansParts):
     """A table: its one position is the id behind the last row read, as text."""
 
     @override
-    def start(self) -> Positions:
-        return {"table": "0"}
-
-    @override
-    def seek(self, where: str) -> Positions:
-        return self.end() if where == "latest" else self.start()
+    def start(self, where: str | None = None) -> Positions:
+        return self.end() if where == "latest" else {"table": "0"}
 
     @override
     def end(self) -> Positions:

@@ -100,13 +100,9 @@ class PostgresqlCdcSession(
         return self._identity
 
     @override
-    def start(self) -> Positions:
-        return {PARTITION: START}
-
-    @override
-    def seek(self, where: str) -> Positions:
-        if where == "earliest":
-            return self.start()
+    def start(self, where: str | None = None) -> Positions:
+        if where in (None, "earliest"):
+            return {PARTITION: START}
         if where != "latest":
             raise PermanentError(
                 f"{self._source.title} cannot be read from a time: its log knows places only. "

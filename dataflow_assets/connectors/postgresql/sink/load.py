@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,6 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import (
     ABSENT,
     DELETE,
-    OFFSET,
     OP,
     N,
     Note,
@@ -36,6 +36,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.sdk.key_folding import Bools, matrix
 from dataflow_assets.sdk.server_failure import ServerFailure
+from dataflow_assets.sdk.sink.slice_commit import rejections
 
 Messages = Mapping[int, Sent]
 
@@ -51,11 +52,6 @@ class Loader(ABC):
         self._sent: list[Messages] = []
         self._found: list[Rejection] = []
 
-    @property
-    def refused_rows(self) -> int:
-        """Returns how many of the rows were refused."""
-        return len(self._found)
-
     def check(self, source: str, piece: Slice) -> None:
         """Raises NoneStored where the table, and no row, is at fault for what was refused."""
         self._trial.suspects.check(source, piece)
@@ -69,20 +65,14 @@ class Loader(ABC):
 
     def _reject(self, rows: pa.RecordBatch, reason: str, error_type: str = "") -> None:
         """Sets whole rows aside, with the messages they came from."""
-        offsets = rows.column(OFFSET).to_pylist()
-        ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
-        for offset, n in zip(offsets, ordinals, strict=True):
-            found = Rejection(offset, "sink", reason, None, n or 0, error_type=error_type)
-            self._found.append(found.of(self._message(offset)))
+        reasons = dict.fromkeys(range(rows.num_rows), reason)
+        found = rejections(rows, reasons, *reversed(self._sent))
+        self._found += [replace(one, error_type=error_type) for one in found]
 
     def _refuse(self, row: pa.RecordBatch, failure: ServerFailure) -> None:
         """Sets one row aside that the table has refused."""
         self._reject(row, failure.reason, failure.error_type)
         self._trial.suspects.doubt(self._found[-1], failure)
-
-    def _message(self, offset: int) -> Sent:
-        found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
-        return next(found, Sent(None))
 
     def _set_aside(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
         if not pc.any(wrong).as_py():

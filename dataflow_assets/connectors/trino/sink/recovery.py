@@ -33,9 +33,7 @@ _PAUSE = 0.2
 _ENDED = frozenset({"FINISHED", "FAILED"})
 _STATES = "SELECT query_id, state FROM system.runtime.queries WHERE query_id IN ({queries})"
 _KILL = "CALL system.runtime.kill_query(query_id => {query}, message => 'another run took over')"
-_OTHERWISE = (
-    "Look at the rows, then start the flow with table: truncate, or from a position with --from"
-)
+_FROM = "with --from (all sinks of the flow begin there), or with table: truncate"
 
 
 class UnknownEnd(PermanentError):
@@ -101,7 +99,7 @@ def ends_of(asked: Sequence[Doubt], committed: Sequence[bool | None], known: Che
 
 
 def unknown(
-    place: TrinoPlace, query: str, known: Checkpoint, after: Sequence[Checkpoint | None], flow: str
+    place: TrinoPlace, query: str, known: Checkpoint, after: Checkpoint | None, flow: str
 ) -> UnknownEnd:
     """The error of a statement of which nothing tells any more.
 
@@ -109,41 +107,26 @@ def unknown(
         place: the target.
         query: the statement's id.
         known: the checkpoint of the branch.
-        after: of each such statement what is true if it has stored its rows; None where nobody has
-            kept it.
+        after: what is true if the statement has stored its rows; None where nobody has kept it.
         flow: namespace/name.
     """
+    before, behind = _offsets(known), _offsets(after) if after else ""
+    records = f" (the records from {before} up to {behind})" if before and behind else ""
     return UnknownEnd(
-        f"flow {flow}: whether query {query} has stored its rows in {place} cannot be known any "
-        "more: not all snapshots since then are listed (they have expired, or the catalog shows "
-        "the last one only, as Nessie does, and others have committed), no file of the table has "
-        "the name of the query, and not each commit since then has a file left that others have "
-        f"written (somebody has rewritten or deleted files). {_advice(known, after)}"
+        f"flow {flow}: whether query {query} has stored its rows{records} in {place} cannot be "
+        "known any more: its snapshot is not listed (it has expired, or the catalog shows the last "
+        "one only, as Nessie does), and the files of the table do not tell either. Look which of "
+        "them are in the table, then start the flow behind those, or at the first of them if none "
+        f"is, {_FROM}"
     )
 
 
-def forgotten_end(place: TrinoPlace, query: str, checkpoints: TrinoPlace, flow: str) -> UnknownEnd:
+def unknown_position(place: TrinoPlace, query: str, flow: str) -> UnknownEnd:
     """The error of a statement whose rows are there, while nobody has kept what they are."""
     return UnknownEnd(
-        f"flow {flow}: query {query} has stored its rows in {place}, and the row of {checkpoints} "
-        f"with the stamp {query}, which says up to which position, is gone. {_OTHERWISE}"
-    )
-
-
-def _advice(known: Checkpoint, after: Sequence[Checkpoint | None]) -> str:
-    """Returns what a person does: with offsets two commands, of which the rows tell the right one.
-
-    Where statements would have come to different positions, any of them may be the right one.
-    """
-    before, ends = _offsets(known), {_offsets(one) if one else "" for one in after}
-    behind = ends.pop()
-    if ends or not before or not behind:
-        return _OTHERWISE
-    return (
-        f"Look whether the records from {before} up to (without) {behind} are in the table. If "
-        f"they are, start the flow with --from {behind} --yes; if none is, with --from {before} "
-        "--yes. All sinks of the flow begin there: one that is behind lacks the records between, "
-        "one that is beyond stores them twice. Or start the flow with table: truncate"
+        f"flow {flow}: query {query} has stored its rows in {place} after it was taken for failed, "
+        "and up to which position is not kept any more. Look which are the last of them, then "
+        f"start the flow behind those, {_FROM}"
     )
 
 

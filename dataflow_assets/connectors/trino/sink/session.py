@@ -18,9 +18,9 @@ from dataflow_assets.connectors.trino.sink.publish import TrinoPublisher, record
 from dataflow_assets.connectors.trino.sink.recovery import (
     UnknownEnd,
     ends_of,
-    forgotten_end,
     have_committed,
     unknown,
+    unknown_position,
 )
 from dataflow_assets.connectors.trino.sink.span_stage import SpanStage
 from dataflow_assets.connectors.trino.sink.suspects import RefusedSpan, Suspects
@@ -29,7 +29,7 @@ from dataflow_assets.connectors.trino.table import capabilities, create_table, s
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import GONE, TrinoCheckpointTable
 from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
-from dataflow_assets.connectors.trino.table.document import DECIDED, TrinoStored
+from dataflow_assets.connectors.trino.table.document import DECIDED, MOST_WHOLE, TrinoStored
 from dataflow_assets.connectors.trino.table.table import TrinoPlace, TrinoTable, find
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -219,13 +219,13 @@ class TrinoSinkSession(TransactionalSession):
         if ends.stored is not None:
             return self._continue(stored, ends.stored.query)
         if ends.unknown and appends:
-            after = [self._checkpoints.after(stored.document, one.query) for one in ends.unknown]
-            known, query = stored.document.checkpoint, ends.unknown[0].query
+            query, known = ends.unknown[0].query, stored.document.checkpoint
+            after = self._checkpoints.after(stored.document, query)
             self._unknown = unknown(self._place, query, known, after, flow)
             return stored
         for doubt in ends.unknown:
             log.warning(_REPEATED, flow, doubt.query, self._place)
-        return self._doubting(stored, ends.failed)
+        return self._keep_doubts(stored, ends.failed)
 
     def _continue(self, stored: TrinoStored, query: str) -> TrinoStored:
         """From where a statement has come whose rows are there."""
@@ -235,22 +235,20 @@ class TrinoSinkSession(TransactionalSession):
             return self._move_checkpoint(stored, partial(_become, now), **DECIDED)
         # Raises TakenOver, if the driver that has taken over has removed the row.
         stored = self._move_checkpoint(stored, _as_it_is)
-        self._unknown = forgotten_end(
-            self._place, query, self._checkpoints.place, self._target.flow
-        )
+        self._unknown = unknown_position(self._place, query, self._target.flow)
         return stored
 
-    def _doubting(self, stored: TrinoStored, failed: Sequence[str]) -> TrinoStored:
-        document, epoch = stored.document, stored.document.checkpoint.epoch
+    def _keep_doubts(self, stored: TrinoStored, failed: Sequence[str]) -> TrinoStored:
+        document = stored.document
         able = self._able.exactly_once and not self._sink.upsert_mode
         kept = frozenset(failed if able else ())
-        whole = [one for one in document.whole if one.query in kept]
-        before = [one for one in document.aside if one.query in kept]
-        aside = (*(one.doubt for one in whole), *before)
-        if not document.whole and aside == document.aside:
+        whole = tuple(one for one in document.whole if one.query in kept)
+        older = (one.doubt for one in whole[MOST_WHOLE:])
+        aside = (*older, *(one for one in document.aside if one.query in kept))
+        changes = {**DECIDED, "doubts": whole[:MOST_WHOLE], "aside": aside}
+        if not document.pending and (whole, aside) == (document.doubts, document.aside):
             return stored
-        self._checkpoints.doubts.keep(whole, epoch)
-        return self._move_checkpoint(stored, _as_it_is, **{**DECIDED, "aside": aside})
+        return self._move_checkpoint(stored, _as_it_is, **changes)
 
     def _empty_table(self, stored: TrinoStored) -> TrinoStored:
         """Takes the rows out while the checkpoint's row is this session's."""

@@ -69,11 +69,15 @@ class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
-        from dataflow_assets.connectors.trino.sink.writer import TrinoTicket, TrinoWriter
+        from dataflow_assets.connectors.trino.sink.writer import (
+            TrinoSliceStore,
+            TrinoTicket,
+            TrinoWriter,
+        )
 
         if not isinstance(ticket, TrinoTicket):
             raise TypeError(f"a Trino writer needs a ticket of its own session, not {ticket!r}")
-        return TrinoWriter(self, ticket, piece)
+        return TrinoWriter(ticket, piece, TrinoSliceStore(self, ticket, piece))
 
     @override
     def error_store(self) -> ErrorStore:

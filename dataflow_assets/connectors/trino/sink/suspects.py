@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.trino.errors import TrinoFailure
 from dataflow_assets.connectors.trino.table.stage import TrinoStaged
-from dataflow_assets.contracts import OFFSET, Chunk, N, OffsetSlice, Receipt, Rejection, Sent, Span
+from dataflow_assets.contracts import OFFSET, Chunk, OffsetSlice, Receipt, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.server_failure import Fault
+from dataflow_assets.sdk.sink.slice_commit import rejections
 
 
 class RefusedSpan(Exception):
@@ -178,19 +179,10 @@ def bound_chunk(chunk: Chunk, bound: TrinoBound, taken: int) -> tuple[Chunk, int
     left = len(records) if bound.records is None else bound.records - taken
     seen = int(records[left]) if len(records) > left else chunk.seen
     rows = chunk.rows.slice(0, int(np.searchsorted(offsets, seen)))
-    bad = pc.is_in(rows.column(OFFSET), pa.array([*bound.refused], pa.int64()))
+    is_bad = pc.is_in(rows.column(OFFSET), pa.array([*bound.refused], pa.int64()))
+    bad = rows.filter(is_bad)
+    reasons = {row: bound.refused[at] for row, at in enumerate(bad.column(OFFSET).to_pylist())}
     rejected = [one for one in chunk.rejected if one.offset < seen]
-    rejected += _rejections(rows.filter(bad), bound.refused, chunk.sent)
-    kept = replace(chunk, rows=rows.filter(pc.invert(bad)), rejected=rejected, seen=seen)
+    rejected += rejections(bad, reasons, chunk.sent)
+    kept = replace(chunk, rows=rows.filter(pc.invert(is_bad)), rejected=rejected, seen=seen)
     return kept, min(left, len(records))
-
-
-def _rejections(
-    rows: pa.RecordBatch, refused: Mapping[int, str], sent: Mapping[int, Sent]
-) -> list[Rejection]:
-    offsets = rows.column(OFFSET).to_pylist()
-    numbers = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
-    return [
-        Rejection(offset, "sink", refused[offset], None, n=n or 0).of(sent.get(offset, Sent(None)))
-        for offset, n in zip(offsets, numbers, strict=True)
-    ]

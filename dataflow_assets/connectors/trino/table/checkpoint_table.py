@@ -16,13 +16,14 @@ from dataflow_assets.connectors.trino.client import TrinoClient, literal
 from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, TrinoFailure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.document import TrinoDocument, TrinoStored, parse
-from dataflow_assets.connectors.trino.table.doubts import SUFFIX, Doubts
 from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.sink.session import StateChange
 
 NAME = "dataflow_checkpoints"
+_BESIDE = " in doubt"
+"""Ends the ids of rows in which an earlier version kept the checkpoints of statements in doubt."""
 _TRIES = 8
 _CONFLICTS = frozenset({CONFLICT, "TRANSACTION_CONFLICT", "ICEBERG_CANNOT_OPEN_SPLIT"})
 _COLUMNS = "id varchar, flow varchar, epoch bigint, stamp varchar, state varchar"
@@ -41,7 +42,6 @@ class TrinoCheckpointTable:
     def __init__(self, client: TrinoClient, sink: TrinoSinkOptions, target: Target) -> None:
         self._client, self._target = client, target
         self.place = place_of(sink)
-        self.doubts = Doubts(client, self.place, target, sink.max_statement_length)
         self._where = f"id = {literal(target.id)}"
         self._seen: TrinoStored | None = None
 
@@ -132,8 +132,6 @@ class TrinoCheckpointTable:
         """
         self._seen = None  # until the answer is there
         self._seen = self._swap(found, TrinoStored(stamp or uuid.uuid4().hex, document))
-        if self._seen and found and found.document.aside and not document.aside:
-            self.doubts.drop(document.checkpoint.epoch)
         return self._seen
 
     def _swap(self, found: TrinoStored | None, stored: TrinoStored) -> TrinoStored | None:
@@ -150,9 +148,15 @@ class TrinoCheckpointTable:
         return self._alone(stored) if found is None else (stored if changed == 1 else None)
 
     def after(self, document: TrinoDocument, query: str) -> Checkpoint | None:
-        """What is true if a statement in doubt has stored its rows; None where its row is gone."""
-        whole = {one.query: one.checkpoint for one in document.whole}
-        return whole.get(query) or self.doubts.checkpoint(query)
+        """What is true if a statement in doubt has stored its rows; None where nothing tells."""
+        for one in document.whole:
+            if one.query == query:
+                return one.checkpoint
+        found = self._client.value(
+            f"SELECT state FROM {self.place.quoted_name} "  # noqa: S608 - quoted
+            f"WHERE id = {literal(self._target.id + _BESIDE)} AND stamp = {literal(query)} LIMIT 1"
+        )
+        return parse(str(found)).checkpoint if found else None
 
     def may_write(self, stamp: str) -> str:
         """The condition that the row still has this stamp, as SQL inside another statement."""
@@ -178,7 +182,7 @@ class TrinoCheckpointTable:
             flow: f"DELETE FROM {self.place} WHERE id = {literal(name)}"  # noqa: S608 - is shown only
             for name, flow, state in found
             if flow != self._target.flow
-            and not name.endswith(SUFFIX)
+            and not name.endswith(_BESIDE)
             and parse(state).checkpoint.target == identity
         }
 

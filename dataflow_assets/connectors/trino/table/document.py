@@ -13,6 +13,8 @@ from dataflow_assets.sdk.sink.state import BranchState
 
 DECIDED: Mapping[str, object] = {"pending": None, "doubts": (), "aside": ()}
 """Fields of a `TrinoDocument` once no statement is in doubt."""
+MOST_WHOLE = 4
+"""Statements that have failed and keep their checkpoints, which grow with the partitions."""
 
 
 class Doubt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,10 +55,9 @@ class TrinoDocument(msgspec.Struct, frozen=True):
     intent: tuple[PartSlice, ...] = ()
     pending: TrinoPending | None = None
     doubts: tuple[TrinoPending, ...] = ()
-    """Statements of this session whose rows were not there; until others are written, they might
-    yet come. Earlier versions kept those of earlier sessions here, too."""
+    """Statements whose rows were not there; until others are written, they might yet come."""
     aside: tuple[Doubt, ...] = ()
-    """Such statements of earlier sessions; each checkpoint is in a row of its own."""
+    """Older ones. An earlier version kept their checkpoints in rows beside this one."""
     emptying: bool = False
     """Rows of the table are being deleted."""
 

@@ -89,12 +89,8 @@ class ViewSession(
         return self.messages.identity
 
     @override
-    def start(self) -> Positions:
-        return first_position(self.messages.start())
-
-    @override
-    def seek(self, where: str) -> Positions:
-        return first_position(self.messages.seek(where))
+    def start(self, where: str | None = None) -> Positions:
+        return first_position(self.messages.start(where))
 
     @override
     def understands(self, positions: Positions) -> bool:

@@ -60,12 +60,8 @@ class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPo
         return _IDENTITIES.join(one.identity for one in self._sessions)
 
     @override
-    def start(self) -> Positions:
-        return _merge(one.start() for one in self._sessions)
-
-    @override
-    def seek(self, where: str) -> Positions:
-        return _merge(one.seek(where) for one in self._sessions)
+    def start(self, where: str | None = None) -> Positions:
+        return _merge(one.start(where) for one in self._sessions)
 
     @override
     def take_over(self, known: Positions) -> Positions:
