@@ -225,7 +225,6 @@ class KafkaSourceSession(
         return [one if isinstance(one, DataflowError) else next(lags) for one in results]
 
     def within_bounds(self, ends: Offsets) -> Positions:
-        """The ends of the partitions that are read, as the declaration has them."""
         return _positions(self._caps(ends))
 
     def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> UnreadRecords:
@@ -237,8 +236,7 @@ class KafkaSourceSession(
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
         lows, ends = self._offsets(self.topic.now(), EARLIEST, LATEST)
         begins = {p: max(int(after.get(str(p), low)), low) for p, low in lows.items()}
-        ahead = {p: begin for p, begin in begins.items() if begin < ends[p]}
-        records = self.ahead.read(ahead, limit)
+        records = self.ahead.read({p: at for p, at in begins.items() if at < ends[p]}, limit)
         return {str(p): as_batch(messages) for p, messages in records.items()}
 
     @override
