@@ -9,8 +9,8 @@ READY := .venv/.ready
 RUN := $(if $(wildcard $(READY)),$(READY),$(READY)-run)
 DEMO := $(if $(wildcard $(READY)),$(READY),$(READY)-demo)
 SERVERS ?= .data/servers
-# Processes that run tests, each with servers of its own (3 GB): most of a test is waiting.
-TESTERS ?= 3
+# Processes that run tests, each with servers of its own (2 to 3 GB): most of a test is waiting.
+TESTERS ?= 4
 # Each process of the tests would compile and rewrite all modules again: half of a minute of CPU each.
 unexport PYTHONDONTWRITEBYTECODE
 

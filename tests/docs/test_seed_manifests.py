@@ -47,15 +47,15 @@ ELSEWHERE = {
     "clickhouse-sink": "connectors/clickhouse/test_seeds.py",
     "clickhouse-source": "connectors/clickhouse/test_flows.py",
     "iceberg-source": "connectors/iceberg/test_source_flows.py",
-    "kafka-sasl-plaintext": "connectors/kafka/test_security.py",
-    "kafka-sasl-ssl": "connectors/kafka/test_security.py",
+    "kafka-sasl-plaintext": "connectors/kafka/security/test_flows.py",
+    "kafka-sasl-ssl": "connectors/kafka/security/test_flows.py",
     "kafka-to-clickhouse": "connectors/clickhouse/test_seeds.py",
     "postgresql-migration": "connectors/postgresql/test_seeds_postgresql.py",
     "postgresql-source": "connectors/postgresql/test_seeds_postgresql.py",
     "trino-sink": "connectors/trino/test_seeds_trino.py",
     "trino-source": "connectors/trino/test_seeds_trino.py",
-    "secrets-kafka": "connectors/kafka/test_security.py",
-    "secrets-kafka-tls": "connectors/kafka/test_security.py",
+    "secrets-kafka": "connectors/kafka/security/test_flows.py",
+    "secrets-kafka-tls": "connectors/kafka/security/test_flows.py",
 }
 ROWS = 20
 

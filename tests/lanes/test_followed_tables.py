@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 from tests.lanes.driving import Driving
 
 SOON = 20.0  # seconds, also on a machine that has other things to do

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import devservers
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.typed_rows import type_chunks
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.insert_field import InsertField
-from tests.connectors.postgresql.followed import Followed
+from tests.connectors.postgresql.cdc.followed import Followed
 from tests.sdk.polled import Polled
 
 FAR = "294276-12-31 23:59:59.25"
