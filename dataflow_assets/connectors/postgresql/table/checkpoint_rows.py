@@ -88,11 +88,8 @@ class PostgresqlStored:
         """Returns what is stored once tasks have moved these; a gap may be stepped over by now."""
         rows = dict(self.partitions)
         for name, one in moved.items():
-            known = rows[name].position if name in rows else None
-            if (
-                not (isinstance(known, int) and isinstance(one.position, int))
-                or known <= one.position
-            ):
+            known, reached = rows[name].position if name in rows else None, one.position
+            if not (isinstance(known, int) and isinstance(reached, int) and known > reached):
                 rows[name] = one
         return replace(self, partitions=rows)
 
