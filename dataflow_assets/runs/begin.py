@@ -48,15 +48,15 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, lim
     committed: an empty one is returned, and the next turn plans again.
     """
     left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
-    begun = len(left) < len(span.slices)
+    started = len(left) < len(span.slices)
     try:
         cut = _cut(left, source, limit, upserts=opened.branch.sink.traits.upserts)
     except Outdated as error:
-        if begun:
+        if started:
             with blame(opened.branch.id):
                 raise
         return _abandon(opened, str(error))
-    if left and not begun and not any(cut(part) for part in left):
+    if left and not started and not any(cut(part) for part in left):
         return _abandon(opened, f"what {left[0].partition} and the others read is gone")
     with blame(opened.branch.id):
         return opened.session.divide(span, cut)

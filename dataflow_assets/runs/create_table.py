@@ -52,11 +52,11 @@ class Creating:
         messages = self._flow.source.delivers == "messages"
         first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
         with blame(opened.branch.id):
-            found = self._sample(opened, first, spark)
-            if not found.records and first.upto != span.upto:
-                found = self._sample(opened, span, spark)
-            if found.records or not self._flow.by_record:
-                opened.session.create(narrow(found.schema))
+            sample = self._sample(opened, first, spark)
+            if not sample.records and first.upto != span.upto:
+                sample = self._sample(opened, span, spark)
+            if sample.records or not self._flow.by_record:
+                opened.session.create(narrow(sample.schema))
                 return True
             log.warning(
                 "flow %s: all records so far were filtered, so %s is not created yet; "

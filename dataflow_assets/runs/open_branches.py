@@ -61,7 +61,7 @@ def open_branches(
             check_opened(flow, one.branch, source, one.session, start)
     for one in opened:
         settle(flow, one.branch, source, one.session, progress.start(one.branch))
-        progress.settle(one.branch)
+        progress.settled.add(one.branch.id)
         make_ahead(one)
     return opened
 

@@ -1,4 +1,4 @@
-"""What a run tells of its branches: a report per commit, and whether too much was rejected."""
+"""Reports of a run's branches: a report per commit, and whether too much was rejected."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Reporting:
         self._lags: dict[str, tuple[float, Lag]] = {}
 
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
-        """Of a commit just made, `seconds` after the one before."""
+        """Reports a commit just made, `seconds` after the one before."""
         report = self._report(opened, seconds)
         return replace(report, table_rows=_row_count(opened.session))
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
-        """Of the state in which the run leaves the branch."""
         self._lags.pop(opened.branch.id, None)
         report = replace(self._report(opened, 0.0), last=True, reason=reason)
         session = opened.session
