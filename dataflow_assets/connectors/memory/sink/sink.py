@@ -31,6 +31,12 @@ from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class _MemorySink(MemorySinkOptions, ABC):
+    _checkpoints: ClassVar[type[MemoryCheckpoints]]
+
+    def open(self, target: Target, run: Run) -> SinkSession:
+        store = self._checkpoints(self, target)
+        return TransactionalSession(self, target, run, MemoryTable(self), store)
+
     def peek(self, target: Target) -> Checkpoint | None:
         return peek(Store(self.store), target)
 
@@ -49,9 +55,7 @@ class MemorySliceSink(_MemorySink):
     type: ClassVar[str] = "memory-slice"
     commits: ClassVar[Literal["slice", "span"]] = "slice"
 
-    def open(self, target: Target, run: Run) -> SinkSession:
-        table = MemoryTable(self)
-        return TransactionalSession(self, target, run, table, MemoryCheckpoints(self, target))
+    _checkpoints: ClassVar = MemoryCheckpoints
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         return SliceWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
@@ -63,9 +67,7 @@ class MemorySpanSink(_MemorySink):
     type: ClassVar[str] = "memory-span"
     commits: ClassVar[Literal["slice", "span"]] = "span"
 
-    def open(self, target: Target, run: Run) -> SinkSession:
-        table = MemoryTable(self)
-        return TransactionalSession(self, target, run, table, MemorySpanCheckpoints(self, target))
+    _checkpoints: ClassVar = MemorySpanCheckpoints
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """A writer whose receipt carries the rows."""
