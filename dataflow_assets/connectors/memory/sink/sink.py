@@ -7,14 +7,12 @@ from typing import ClassVar, Literal
 
 from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
-from dataflow_assets.connectors.memory.sink.checkpoint import peek
 from dataflow_assets.connectors.memory.sink.session import (
     MemoryCheckpoints,
     MemorySpanCheckpoints,
     MemoryTable,
 )
 from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore, MemorySpanStore
-from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
@@ -38,7 +36,8 @@ class _MemorySink(MemorySinkOptions, ABC):
         return TransactionalSession(self, target, run, MemoryTable(self), store)
 
     def peek(self, target: Target) -> Checkpoint | None:
-        return peek(Store(self.store), target)
+        state = self._checkpoints(self, target).load()
+        return state.for_readers if state and state.is_known else None
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table."""
