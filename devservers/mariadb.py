@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pymysql
 from typing_extensions import override
 
 from dataflow_assets.spark import jars
@@ -88,6 +87,8 @@ class MariaDB(Server):
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of the last one of these statements, as the user with all rights."""
+        import pymysql
+
         with closing(
             pymysql.connect(
                 host=LOOPBACK,

@@ -100,8 +100,8 @@ def _column(schema: AvroSchema, name: str, kind: Schema) -> Made:
     return pa.field(name, simple), lambda values: pa.array(values, simple)
 
 
-def _record(schema: AvroSchema, name: str, found: Any) -> Made:
-    members = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
+def _record(schema: AvroSchema, name: str, resolved: Any) -> Made:
+    members = [_column(schema, one["name"], one["type"]) for one in resolved["fields"]]
     fields = [field for field, _ in members]
 
     def build(values: Sequence[Any]) -> pa.Array:
@@ -119,8 +119,8 @@ def _record(schema: AvroSchema, name: str, found: Any) -> Made:
     return pa.field(name, pa.struct(fields)), build
 
 
-def _array(schema: AvroSchema, name: str, found: Any) -> Made:
-    item, inner = _column(schema, "item", found["items"])
+def _array(schema: AvroSchema, name: str, resolved: Any) -> Made:
+    item, inner = _column(schema, "item", resolved["items"])
     kind = pa.list_(item)
 
     def build(values: Sequence[Any]) -> pa.Array:

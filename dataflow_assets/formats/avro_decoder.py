@@ -128,8 +128,8 @@ def make_decoder(
         return f"{name} cannot be read as avroReaderSchema: {error}"
 
 
-def usable(found: AvroDecoder | str) -> AvroDecoder:
+def usable(result: AvroDecoder | str) -> AvroDecoder:
     """Raises RejectedRecord with the reason where there is none."""
-    if isinstance(found, str):
-        raise RejectedRecord("decode", found)
-    return found
+    if isinstance(result, str):
+        raise RejectedRecord("decode", result)
+    return result

@@ -47,11 +47,11 @@ def _of_union(schema: AvroSchema, arms: list[Schema], value: Any, choice: Choice
     raise ValueError(f"the default {_show(value)} is of no type of the union")
 
 
-def _of_record(schema: AvroSchema, found: Any, value: Any, choice: Choice) -> dict[str, Any]:
+def _of_record(schema: AvroSchema, resolved: Any, value: Any, choice: Choice) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _unfit(value, found["name"])
+        raise _unfit(value, resolved["name"])
     members = {}
-    for one in found["fields"]:
+    for one in resolved["fields"]:
         if one["name"] not in value and "default" not in one:
             raise ValueError(f"the default {_show(value)} has no {one['name']}")
         member = value[one["name"]] if one["name"] in value else one["default"]
@@ -59,9 +59,9 @@ def _of_record(schema: AvroSchema, found: Any, value: Any, choice: Choice) -> di
     return members
 
 
-def _simple(name: str, found: Schema, value: Any) -> Any:
+def _simple(name: str, resolved: Schema, value: Any) -> Any:
     if name in ("bytes", "fixed") and isinstance(value, str):
-        return _bytes(name, found, value)
+        return _bytes(name, resolved, value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if name in ("float", "double") and is_number:
         return float(value)
@@ -72,21 +72,21 @@ def _simple(name: str, found: Schema, value: Any) -> Any:
         "int": is_whole and -(2**31) <= value < 2**31,
         "long": is_whole and -(2**63) <= value < 2**63,
         "string": isinstance(value, str),
-        "enum": name == "enum" and value in found["symbols"],
+        "enum": name == "enum" and value in resolved["symbols"],
     }
     if not fits.get(name):
         raise _unfit(value, name)
     return value
 
 
-def _bytes(name: str, found: Schema, value: str) -> bytes:
+def _bytes(name: str, resolved: Schema, value: str) -> bytes:
     try:
         raw = value.encode("latin-1")
     except UnicodeEncodeError:
         raise _unfit(value, name) from None
-    if name == "fixed" and len(raw) != found["size"]:
+    if name == "fixed" and len(raw) != resolved["size"]:
         raise ValueError(
-            f"the default {_show(value)} has {len(raw)} bytes, and the type {found['size']}"
+            f"the default {_show(value)} has {len(raw)} bytes, and the type {resolved['size']}"
         )
     return raw
 

@@ -49,8 +49,8 @@ class Depth:
             return _skip_fixed(resolved["size"])
         return _PRIMITIVE[kind]
 
-    def _record(self, found: Any) -> Skip:
-        name = found["name"]
+    def _record(self, resolved: Any) -> Skip:
+        name = resolved["name"]
         if name not in self._named:
             fields: list[Skip] = []
 
@@ -62,7 +62,7 @@ class Depth:
                 return at
 
             self._named[name] = skip
-            fields += [self._skipper(one["type"]) for one in found["fields"]]
+            fields += [self._skipper(one["type"]) for one in resolved["fields"]]
         return self._named[name]
 
 

@@ -74,8 +74,8 @@ class AvroEncoder:
         take = _simple(kind, resolved)
         return same(take, self._forms.of(resolved)) if exact else take
 
-    def _record(self, found: Any, *, exact: bool) -> Take:
-        name = found["name"], exact
+    def _record(self, resolved: Any, *, exact: bool) -> Take:
+        name = resolved["name"], exact
         if name not in self._named:
             fields: dict[str, tuple[Take, Any]] = {}
             ignores = self._ignores and not exact
@@ -89,7 +89,7 @@ class AvroEncoder:
                 return {key: _member(key, one, value) for key, one in fields.items()}
 
             self._named[name] = take
-            for one in found["fields"]:
+            for one in resolved["fields"]:
                 fields[one["name"]] = self._taker(one["type"], exact=exact), self._absent(one)
         return self._named[name]
 
@@ -138,12 +138,12 @@ class AvroEncoder:
         return take
 
 
-def _simple(kind: str, found: Schema) -> Take:
-    if name := logical_type(found):
-        return logical(name, found)
+def _simple(kind: str, resolved: Schema) -> Take:
+    if name := logical_type(resolved):
+        return logical(name, resolved)
     if kind == "enum":
-        return enum(frozenset(found["symbols"]))
-    return take_fixed(found["size"]) if kind == "fixed" else SIMPLE[kind]
+        return enum(frozenset(resolved["symbols"]))
+    return take_fixed(resolved["size"]) if kind == "fixed" else SIMPLE[kind]
 
 
 def _is_of_bytes(schema: Schema) -> bool:

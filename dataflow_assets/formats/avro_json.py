@@ -85,8 +85,8 @@ class AvroForms:
 
         return form
 
-    def _record(self, found: Any) -> Form:
-        name = found["name"]
+    def _record(self, resolved: Any) -> Form:
+        name = resolved["name"]
         if name not in self._named:
             forms: dict[str, Form | None] = {}
 
@@ -94,7 +94,7 @@ class AvroForms:
                 return {key: _member(one, value[key]) for key, one in forms.items()}
 
             self._named[name] = form
-            for one in found["fields"]:
+            for one in resolved["fields"]:
                 forms[one["name"]] = self.of(one["type"])
         return self._named[name]
 

@@ -197,7 +197,7 @@ class AvroSchema:
         return bool(resolved["type"] == "null" or resolved.get("size") == 0)
 
 
-def _parse(text: str, known: dict[str, Any]) -> Schema:
+def _parse(text: str, names: dict[str, Any]) -> Schema:
     try:
         written = json.loads(text)
     except json.JSONDecodeError as error:
@@ -207,7 +207,7 @@ def _parse(text: str, known: dict[str, Any]) -> Schema:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     try:
-        return parse_schema(_drop_unsuitable(written), named_schemas=known)
+        return parse_schema(_drop_unsuitable(written), named_schemas=names)
     except UnknownType as error:
         raise ValueError(f"unknown type {error.name}") from None
     except RecursionError:
@@ -258,8 +258,8 @@ def _arm(number: int, place: int, schema: Schema) -> Schema:
     return {"type": "record", "name": f"_dataflow_arm_{number}", "fields": [field]}
 
 
-def _some(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    return {key: found[key] for key in keys if key in found}
+def _some(content: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: content[key] for key in keys if key in content}
 
 
 def _show(schema: Schema) -> str:

@@ -108,8 +108,8 @@ def _optional(schema: AvroSchema, name: str, union: Sequence[Schema]) -> Column 
     return field, read
 
 
-def _record(schema: AvroSchema, name: str, found: Any) -> Column | None:
-    members = [_column(schema, one["name"], one["type"]) for one in found["fields"]]
+def _record(schema: AvroSchema, name: str, resolved: Any) -> Column | None:
+    members = [_column(schema, one["name"], one["type"]) for one in resolved["fields"]]
     columns = [one for one in members if one is not None]
     if len(columns) < len(members) or not members:
         return None

@@ -224,8 +224,8 @@ def _write(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else exact_json(value).decode()
 
 
-def _plain(found: list[Any]) -> list[Any]:
-    return [bytes(v).decode() if isinstance(v, msgspec.Raw) else v for v in found]
+def _plain(values: list[Any]) -> list[Any]:
+    return [bytes(v).decode() if isinstance(v, msgspec.Raw) else v for v in values]
 
 
 def _json(column: pa.Array, given: pa.Field) -> pa.Array:

@@ -22,8 +22,20 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
-from dataflow_assets.contracts import ABSENT, DELETE, OFFSET, OP, Note, Rejection
+from dataflow_assets.contracts import (
+    ABSENT,
+    DELETE,
+    OFFSET,
+    OP,
+    Group,
+    Grouped,
+    MessageFormat,
+    Note,
+    Rejection,
+    Texts,
+)
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import check_bodies, count_quotes
@@ -39,9 +51,10 @@ from dataflow_assets.formats.json_tombstones import (
 )
 
 __all__ = ["Decoded", "JsonDecoder", "Tombstones"]
-
 _NO_TEXT = re.compile(r"Expected `str.* - at `\$\.(.*?)(?:\[[0-9.]*\])*`$")
 _REFUSALS = (RejectedRecord, pa.ArrowException, *DECODE_ERRORS)
+_BYTES = 5
+_MAGIC = b"\0"
 
 
 @dataclass(frozen=True)
@@ -211,3 +224,31 @@ def _is_json(value: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+@dataclass(frozen=True)
+class HeadedJsonFormat(MessageFormat):
+    """JSON as serializers of a schema registry write it; the numbers are not looked up.
+
+    The byte 0 and four bytes with the number of a schema come before the value. No JSON text
+    begins with that byte, so a message without such a head is read as it is.
+    """
+
+    @override
+    def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
+        at = np.flatnonzero(bodies.is_valid().to_numpy(zero_copy_only=False))
+        return Grouped([Group(at, _values(bodies.drop_null()))] if len(at) else [])
+
+    @override
+    def texts(self, bodies: pa.Array) -> Texts:
+        return Texts(_values(bodies))
+
+
+def _values(bodies: pa.Array) -> pa.Array:
+    if not pc.any(pc.starts_with(bodies, _MAGIC)).as_py():
+        return bodies
+    return pa.array([_value(body) for body in bodies.to_pylist()], pa.binary())
+
+
+def _value(body: bytes | None) -> bytes | None:
+    return body[_BYTES:] if body and body.startswith(_MAGIC) else body

@@ -217,12 +217,12 @@ def _without_endless(texts: pa.Array, endless: Mapping[str, int]) -> pa.Array:
     return pc.if_else(pc.is_in(pc.utf8_lower(texts), pa.array([*endless])), None, texts)
 
 
-def _with_endless(found: pa.Array, texts: pa.Array, endless: Mapping[str, int]) -> pa.Array:
-    whole = pa.int32() if pa.types.is_date(found.type) else pa.int64()
-    numbers, words = found.view(whole), pc.utf8_lower(texts)
+def _with_endless(column: pa.Array, texts: pa.Array, endless: Mapping[str, int]) -> pa.Array:
+    whole = pa.int32() if pa.types.is_date(column.type) else pa.int64()
+    numbers, words = column.view(whole), pc.utf8_lower(texts)
     for word, number in endless.items():
         numbers = pc.if_else(pc.equal(words, word), pa.scalar(number, whole), numbers)
-    return numbers.view(found.type)
+    return numbers.view(column.type)
 
 
 def _nanoseconds(text: str) -> int:

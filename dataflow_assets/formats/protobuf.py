@@ -58,13 +58,13 @@ class ProtobufFormat(MessageFormat):
                 texts.append(None)
         return Texts(pa.array(texts, pa.binary()), refused)
 
-    def _text(self, body: bytes, known: dict[bytes, StoredSchema | RejectedRecord]) -> bytes:
+    def _text(self, body: bytes, schemas: dict[bytes, StoredSchema | RejectedRecord]) -> bytes:
         if body[:1] != b"\0" or len(body) <= _HEAD:
             raise _unfit("does not begin with the byte 0 and the number of a schema")
         head = body[1:_HEAD]
-        if head not in known:
-            known[head] = self._ask(head)
-        schema = known[head]
+        if head not in schemas:
+            schemas[head] = self._ask(head)
+        schema = schemas[head]
         if isinstance(schema, RejectedRecord):
             raise schema
         name = f"schema {int.from_bytes(head, 'big')} of the registry"

@@ -133,22 +133,22 @@ class RegistryClient:
     def __str__(self) -> str:
         return f"schema registry {self.url}"
 
-    def _stored_schema(self, found: Mapping[str, Any]) -> StoredSchema:
+    def _stored_schema(self, content: Mapping[str, Any]) -> StoredSchema:
         references: dict[str, str] = {}
-        self._follow(found, references)
+        self._follow(content, references)
         return StoredSchema(
-            found.get("schemaType") or "AVRO", self._schema(found), tuple(references.items())
+            content.get("schemaType") or "AVRO", self._schema(content), tuple(references.items())
         )
 
-    def _number(self, found: Mapping[str, Any]) -> int:
-        if not isinstance(found.get("id"), int):
+    def _number(self, content: Mapping[str, Any]) -> int:
+        if not isinstance(content.get("id"), int):
             raise self._no_answer("id")
-        return int(found["id"])
+        return int(content["id"])
 
-    def _schema(self, found: Mapping[str, Any]) -> str:
-        if not isinstance(found.get("schema"), str):
+    def _schema(self, content: Mapping[str, Any]) -> str:
+        if not isinstance(content.get("schema"), str):
             raise self._no_answer("schema")
-        return str(found["schema"])
+        return str(content["schema"])
 
     def _no_answer(self, lacks: str) -> PermanentError:
         return PermanentError(
@@ -162,10 +162,10 @@ class RegistryClient:
     def _no_schema(self, number: int) -> RejectedRecord:
         return RejectedRecord("decode", f"{self} has no schema of the id {number}")
 
-    def _follow(self, found: Mapping[str, Any], known: dict[str, str]) -> None:
+    def _follow(self, content: Mapping[str, Any], texts: dict[str, str]) -> None:
         """Each reference after those that it refers to itself."""
-        for one in found.get("references") or ():
-            if one["name"] in known:
+        for one in content.get("references") or ():
+            if one["name"] in texts:
                 continue
             path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
             inner = self._get(path)
@@ -175,8 +175,8 @@ class RegistryClient:
                     f"{self} has no version {one['version']} of subject {one['subject']}, which "
                     "the schema refers to",
                 )
-            self._follow(inner, known)
-            known[one["name"]] = self._schema(inner)
+            self._follow(inner, texts)
+            texts[one["name"]] = self._schema(inner)
 
     def _get(self, path: str) -> Mapping[str, Any] | None:
         return self._content(self._ask("GET", path), path, dict)

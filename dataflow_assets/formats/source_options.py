@@ -102,7 +102,7 @@ class FormattedSource(MessageSource, FormatsMessages):
     @override
     def message_format(self) -> MessageFormat | None:
         if self.format == "json":
-            from dataflow_assets.formats.json_heads import HeadedJsonFormat
+            from dataflow_assets.formats.json import HeadedJsonFormat
 
             return HeadedJsonFormat() if self.json_head == "ignored" else None
         schemas = self.schema_registry.client() if self.schema_registry else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -75,5 +74,5 @@ def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None,
 def _decode(value: str) -> str | None:
     try:
         return base64.b64decode("".join(value.split()), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return None

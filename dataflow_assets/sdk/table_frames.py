@@ -10,6 +10,7 @@ Who calls what, always on the driver of a run:
 
 from __future__ import annotations
 
+import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -39,6 +40,9 @@ _WIDER = {
     pa.uint64(): pa.decimal128(20, 0),
 }
 Mode = Literal["append", "overwrite", "upsert"]
+STAGES = "_dataflow_frame_"
+"""Begins the names of tables in which rows wait beside their target."""
+LEFT_SECONDS = 7 * 86_400  # after which nobody writes any more who made such a table
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,27 @@ def refuse_null_keys(table: object, batch: pa.RecordBatch, key: Sequence[str]) -
     """Raises PermanentError for a row without a value in the key of an upsert."""
     if any(batch.column(name).null_count for name in key):
         raise null_in_key(table, key)
+
+
+def stage_name() -> str:
+    """Makes a name for a table beside the target that says when it was made.
+
+    Called by `TableFrames.write` on the driver.
+    """
+    return f"{STAGES}{int(time.time())}_{uuid.uuid4().hex[:8]}"
+
+
+def left_behind(tables: Iterable[str]) -> list[str]:
+    """Chooses the tables that processes have left which were killed in a write.
+
+    Called by `TableFrames.write` on the driver, which drops them.
+
+    Args:
+        tables: names that begin with STAGES, as `stage_name` makes them.
+    """
+    before = time.time() - LEFT_SECONDS
+    made = {name: name.removeprefix(STAGES).partition("_")[0] for name in tables}
+    return [name for name, at in made.items() if at.isdecimal() and int(at) < before]
 
 
 def attempt_column(names: Iterable[str]) -> str:

@@ -30,7 +30,9 @@ PARALLEL = 8
 _NOWHERE = "not found in remote repositories"  # as jgo says it, of every status but 200
 _ABSENT = frozenset({404, 410})
 _ANSWER = 30.0  # seconds that a repository has for its status
-LATER = frozenset({"nessie", "trino", "keycloak", "connect-worker", "connect-jdbc"})
+LATER = frozenset(
+    {"nessie", "trino", "keycloak", "connect-worker", "connect-jdbc", "connect-debezium-mariadb"}
+)
 
 
 class JarError(TransientError):

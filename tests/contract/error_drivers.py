@@ -17,9 +17,11 @@ from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.files import FilesSink
 from dataflow_assets.connectors.iceberg import IcebergSink, NessieSink
 from dataflow_assets.connectors.kafka import KafkaSink
+from dataflow_assets.connectors.mysql import MysqlSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.contracts import Sink
+from dataflow_assets.spark.process import LOOPBACK
 from tests.connectors.files import driver as files
 from tests.connectors.kafka.topics import committed
 from tests.connectors.nessie.driver import connection
@@ -267,6 +269,36 @@ class Coordinator(ErrorDriver):
         return TrinoSink.model_validate(where | {"autoCreateTable": True})
 
 
+class Mysql(ErrorDriver):
+    """A table of MariaDB: each record once, known by its id."""
+
+    kind = "mysql"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.MariaDB = request.getfixturevalue("mariadb")
+        self.database: str = request.getfixturevalue("mysql_database")
+
+    def declare(self) -> Sink:
+        return self._sink(self.server.port)
+
+    def unreachable(self) -> Sink:
+        return self._sink(1)
+
+    def stored(self) -> list[Stored]:
+        query = "SELECT error, original_message FROM errors ORDER BY id"
+        return [
+            {"error": json.loads(error), "original_message": json.loads(original)}
+            for error, original in self.server.execute(query, database=self.database)
+        ]
+
+    def _sink(self, port: int) -> Sink:
+        where = {"host": LOOPBACK, "port": port, "database": self.database, "table": "errors"}
+        login = {"user": self.server.user, "password": self.server.password}
+        return MysqlSink.model_validate({**where, **login, "autoCreateTable": True})
+
+
 ERRORS: dict[str, type[ErrorDriver]] = {
-    one.kind: one for one in (Beside, Branch, Coordinator, Elsewhere, Lake, Lines, Merged, Topic)
+    one.kind: one
+    for one in (Beside, Branch, Coordinator, Elsewhere, Lake, Lines, Merged, Mysql, Topic)
 }

@@ -63,6 +63,7 @@ WAIVERS = {
         "client.py": "store.py: SQLite is a library",
         "errors.py": "SQLite has no server that fails",
     },
+    "mysql": {"source/session.py": _POLLED["source/session.py"]},
     "trino": _POLLED,
 }
 
@@ -121,7 +122,7 @@ def test_every_connector_keeps_the_checklist(folder: Path) -> None:
     """
     module = import_module(f"dataflow_assets.connectors.{folder.name}")
     code = "".join(path.read_text() for path in folder.rglob("*.py"))
-    assert re.search(r"\breach\(", code)
+    assert re.search(r"\breach\(|\bPolledSqlSource\b", code)  # which has those of reading
     declarations = [getattr(module, name) for name in module.__all__]
     ends = [one for one in declarations if issubclass(one, Connector) and folder != MEMORY]
     named = {re.sub("[A-Z]", lambda hit: f"_{hit[0].lower()}", end.type) for end in ends}

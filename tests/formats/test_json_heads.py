@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.formats.json_heads import HeadedJsonFormat
+from dataflow_assets.formats.json import HeadedJsonFormat
 
 HEAD = b"\0\0\0\0\1"
 BODIES: list[tuple[bytes | None, bytes | None]] = [

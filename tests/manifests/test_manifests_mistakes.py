@@ -363,6 +363,14 @@ MISTAKES = {
             "is not text in base64; write plain text under stringData",
         ],
     ),
+    "a Secret's data with an umlaut": (
+        sink("postgresql", "connectionStringSecretRef: {name: pg, key: dsn}, table: t")
+        + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: pg}\ndata: {dsn: 'schlüssel'}\n",
+        [
+            "its value in secret default/pg cannot be read, see there",
+            "is not text in base64; write plain text under stringData",
+        ],
+    ),
     "a name with an umlaut": (
         manifest().replace("name: a", "name: aufträge"),
         ["must be letters a-z, digits,"],

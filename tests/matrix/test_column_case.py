@@ -57,7 +57,7 @@ def target(request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path)
 
 
 def test_table_sinks_have_the_option() -> None:
-    assert {"postgresql", "clickhouse", "iceberg", "nessie", "trino"} == {*SINKS}
+    assert {"postgresql", "clickhouse", "iceberg", "mysql", "nessie", "trino"} == {*SINKS}
 
 
 def test_keys_fill_the_column_that_differs_in_case_alone(target: Target) -> None:

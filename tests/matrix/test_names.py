@@ -64,6 +64,8 @@ UNUSUAL = (
     *("(", "), (", ";--", "<0>", "\x7f", "__op", "NULL", "true", "Case", "CASE"),
 )
 """Names of columns that servers allow."""
+NOT_IN_MYSQL = {"😀", " a b ", "CASE"}
+"""Letters of four bytes, a space at the end, and `Case` once more."""
 NUMBERED = range(4)
 
 
@@ -96,7 +98,9 @@ def test_columns_of_unusual_names_pass_from_any_source_to_any_sink(
     tmp_path: Path,
 ) -> None:
     folded = "trino" in (source_type, sink_type)  # it has small letters alone
-    names = [name for name in UNUSUAL if name == name.lower() or not folded]
+    refused = NOT_IN_MYSQL if "mysql" in (source_type, sink_type) else set()
+    known = [name for name in UNUSUAL if name not in refused]
+    names = [name for name in known if name == name.lower() or not folded]
     check(names, (source_type, sink_type), request, engine, tmp_path)
 
 

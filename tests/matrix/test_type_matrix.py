@@ -211,10 +211,48 @@ TRINO = (
     _same("row(a integer)", "ROW(7)", {"a": 7}),
     _same("map(varchar, integer)", "MAP(ARRAY['k'], ARRAY[5])", {"k": 5}),
 )
+MYSQL = (
+    _same("tinyint", "-128", -128),
+    _same("tinyint unsigned", "255", 255),
+    _same("smallint", "-32768", -32768),
+    _same("smallint unsigned", "65535", 65535),
+    Cell("mediumint, int", "int", str(-(2**31)), -(2**31)),
+    Cell("mediumint unsigned, int unsigned", "int unsigned", str(2**32 - 1), 2**32 - 1),
+    _same("bigint", str(-(2**63)), -(2**63)),
+    _same("bigint unsigned", str(2**64 - 1), 2**64 - 1),
+    _same("year", "2155", 2155),
+    _same("float", "0.5", 0.5),
+    _same("double", "0.1", 0.1),
+    _same("date", "'1920-02-29'", "1920-02-29"),
+    Cell("datetime", "datetime(6)", "'2020-02-29 12:00:00.123456'", STAMP),
+    Cell("timestamp", "timestamp(6)", "'2020-02-29 14:00:00.123456'", STAMP),
+    _same("time", "'-838:59:59'", "-838:59:59"),
+    Cell("char, varchar", "varchar(9) character set latin1", "'ü'", "ü"),
+    Cell("tinytext, text, mediumtext, longtext", "text", "'ü\n'", "ü\n"),
+    Cell("enum, set", "enum('a','b')", "'b'", "b"),
+    _same("json", '\'{"a": [1, "x"]}\'', {"a": [1, "x"]}),
+    _same("uuid", f"'{UUID}'", UUID),
+    Cell("inet4, inet6", "inet6", "'::1'", "::1"),
+    Cell("binary", "binary(2)", "x'ff00'", b"\xff\x00"),
+    Cell("varbinary", "varbinary(9)", "x'ff00'", b"\xff\x00"),
+    Cell("tinyblob, blob, mediumblob, longblob", "blob", "x'ff00'", b"\xff\x00"),
+    Cell(
+        "geomcollection, geometry, geometrycollection, linestring, multilinestring, multipoint, "
+        "multipolygon, point, polygon",
+        "point",
+        "POINT(1, 2)",
+        "POINT(1 2)",
+    ),
+    _same("bit(1)", "1", True),
+    _same("bit(8)", "255", 255),
+    _same("decimal(10,2)", "1.25", Decimal("1.25")),
+    _same("decimal(65,30)", "-1e34", Decimal("-1e34")),
+)
 EXTENSIONS = {"citext"}  # only where somebody has installed it
 CELLS: Mapping[str, tuple[Cell, ...]] = {
     "clickhouse": CLICKHOUSE,
     "iceberg": ICEBERG,
+    "mysql": MYSQL,
     "nessie": ICEBERG,
     "postgresql": POSTGRESQL,
     "trino": TRINO,
@@ -226,6 +264,7 @@ def seed(system: System, config: Config, cells: Sequence[Cell]) -> None:
     known = {
         "clickhouse": _clickhouse,
         "iceberg": _iceberg,
+        "mysql": _mysql,
         "nessie": _iceberg,
         "postgresql": _postgresql,
         "trino": _trino,
@@ -268,6 +307,15 @@ def _clickhouse(system: Any, config: Config, cells: Sequence[Cell]) -> None:
     )
     values = ", ".join(cell.given for cell in cells)
     system.client.command(f"INSERT INTO {config['table']} VALUES (1, {values})")
+
+
+def _mysql(system: Any, config: Config, cells: Sequence[Cell]) -> None:
+    columns = ", ".join(f"c{number} {cell.declared}" for number, cell in enumerate(cells))
+    system.server.execute(
+        f"CREATE TABLE {config['table']} (id bigint PRIMARY KEY, {columns})",
+        f"INSERT INTO {config['table']} VALUES (1, {', '.join(cell.given for cell in cells)})",
+        database=config["database"],
+    )
 
 
 def _iceberg(system: Any, config: Config, cells: Sequence[Cell]) -> None:
@@ -380,5 +428,5 @@ def _documented(source: str, sink: str, row: TypeRow, cell: Cell) -> str:
     """The type that docs/types.md names, in the sink's own spelling."""
     cls = tables()[sink]
     if source == sink and cls.keeps_type(row.column):
-        return str(cell.declared)
+        return str(cell.declared).partition(" character set")[0]
     return SYSTEMS[sink].spelled(cls.stored_type(row.column))

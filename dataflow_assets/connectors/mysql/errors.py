@@ -1,4 +1,4 @@
-"""What an error of MySQL or MariaDB means, judged by its number; both use the same ones."""
+"""Errors of MySQL and MariaDB, judged by their number, which is the same in both."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ _ROW = frozenset(
 )
 _LIKELY = frozenset({1644, 1105, 1242})  # what triggers raise
 _OF_TABLE = frozenset({1044, 1045, 1049, 1054, 1142, 1143, 1146, 1227, 1370, 1698})
+MISSING = frozenset({1146, 1049, 1932})
+TOO_LONG = 1406
+ALTERING = frozenset({1264, 1265, 1292, 1366, TOO_LONG})
+"""Warnings and notes that a value was changed."""
+DENIED = frozenset({1044, 1142, 1227})
 _GRANT = "grant the user of the flow what is missing"
 _CREDENTIALS = "check `user` and `password`, and from which hosts the user may connect"
 _ALTERED = "was the table altered? the next run reads its columns again"
@@ -61,6 +66,7 @@ _ADVICE = {
     1698: _CREDENTIALS,
     1836: "the server takes no writes now: is it a replica? the flow goes on when it does",
     1969: "raise max_statement_time for the user of the flow, or lower maxRecordsPerBatch",
+    2026: "the server offers no encryption: switch it on there, or leave `tls` out",
     2059: "use a plugin that PyMySQL knows for this user, as caching_sha2_password",
     3024: "raise max_execution_time for the user of the flow, or lower maxRecordsPerBatch",
     3159: "the server takes encrypted connections only: set `tls`",

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address
+from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, NamedTable, slugify
+from dataflow_assets.sdk.polling.source import ReadsAgain
+from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.sql_table import PolledSqlSource
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.secrets.tls import Tls
 
 PORT = 3306
+_TYPE = re.compile(
+    r"[a-z]+\d?( [a-z]+)*( ?\(\d+(, ?\d+)?\))?( unsigned)?"
+    r"( character set [a-z0-9]+)?( collate [a-z0-9_]+)?",
+    re.IGNORECASE,
+)
 Ref = SecretRef | None
 
 
@@ -69,8 +79,8 @@ class MysqlConnection(NamedTable):
         return self.database
 
 
-class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
-    """What is read, and how its changes are found."""
+class MysqlSourceOptions(MysqlConnection, ReadsAgain, PolledSqlSource):
+    """A table or a query that is polled, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
     """The column whose value grows with each change. A table without it is read by
@@ -78,6 +88,20 @@ class MysqlSourceOptions(MysqlConnection, PolledSqlSource):
     order_by_column: ColumnName = "id"
     """Orders rows with equal change values, so it must be unique by its collation: best the primary
     key. Available as the metadata `id`."""
-    overlap_seconds: int = Field(0, ge=0)
-    """Read the rows of so many seconds again: for transactions that commit late. The sink must
-    upsert."""
+
+
+class MysqlSinkOptions(SoftDeleteOptions, MysqlConnection):
+    """The table that rows go to, and the rows that they replace."""
+
+    own_columns: ClassVar = frozenset(
+        {DATA, METADATA, "id", "created_at", "updated_at", "deleted_at"}
+    )
+    longest_name: ClassVar = 64
+
+    @field_validator("columns")
+    @classmethod
+    def _declarable(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name, kind in value.items():
+            if not _TYPE.fullmatch(kind.strip()):
+                raise ValueError(f"{name}: not the name of a type of MySQL")
+        return value

@@ -10,11 +10,15 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Kind, Note, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.types.comments import text_kind
 from dataflow_assets.sdk.types.table import TypeRule, typed_field
 
 MYSQL_TYPE = b"dataflow.mysql.type"
 """Field metadata: the column's own type, for a sink of the same system."""
 _TEXT = pa.string()
+GEOMETRIES = frozenset(
+    f"{kind}{end}" for kind in ("", "multi") for end in ("point", "linestring", "polygon")
+) | {"geometry", "geomcollection", "geometrycollection"}
 _NO_DATE = "0000-00-00 is read as null: it is no date"
 RULES = (
     TypeRule(("tinyint",), pa.int8(), note="boolean too, which is a number here"),
@@ -41,16 +45,7 @@ RULES = (
     TypeRule(("binary",), pa.binary(), note="filled up with zero bytes"),
     TypeRule(("varbinary",), pa.binary()),
     TypeRule(("tinyblob", "blob", "mediumblob", "longblob"), pa.binary()),
-    TypeRule(
-        (
-            *("geometry", "point", "linestring", "polygon", "geomcollection"),
-            *("multipoint", "multilinestring", "multipolygon", "geometrycollection"),
-        ),
-        _TEXT,
-        Kind.TEXT,
-        "ST_AsText({})",
-        "well-known text",
-    ),
+    TypeRule(tuple(sorted(GEOMETRIES)), _TEXT, Kind.TEXT, "ST_AsText({})", "well-known text"),
 )
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _BITS = "CAST({} AS UNSIGNED)"
@@ -86,7 +81,7 @@ class MysqlType:
 
     @property
     def digits(self) -> int | None:
-        """Of a second; None for what holds no point in time."""
+        """Returns how many digits of a second it keeps; None where it holds no point in time."""
         if self.name == "date":
             return 0
         return (*self.numbers, 0)[0] if self.name in {"datetime", "timestamp"} else None
@@ -133,3 +128,56 @@ def field(name: str, spelling: str, *, nullable: bool = True) -> pa.Field:
 def select_expression(name: str, spelling: str) -> str:
     """Returns the SQL of a quoted column whose values are read in full."""
     return (MysqlType.of(spelling).rule.cast or "{}").format(name)
+
+
+def sink_field(name: str, spelling: str) -> pa.Field | None:
+    """Returns the Arrow field of a sink's column; None where no value has a form for it."""
+    kind = MysqlType.of(spelling)
+    if kind.name == "tinyint" and kind.numbers == (1,):
+        notes = {MYSQL_TYPE: spelling.encode()}
+        return typed_field(checked_name(name), pa.bool_(), notes=notes)  # as BOOLEAN is spelled
+    if kind.name not in _BY_NAME.keys() | {"bit", "decimal"}:
+        return None
+    found = field(name, spelling)
+    digits = () if kind.digits is None or kind.name == "date" else ((Note.DIGITS, kind.digits),)
+    notes = {**found.metadata, **{note: str(value).encode() for note, value in digits}}
+    return found.with_metadata(notes)
+
+
+def insertion(column: pa.Field) -> str:
+    """Returns the SQL that makes a column's value of a literal, `{}`."""
+    spelling = column.metadata[MYSQL_TYPE].decode()
+    is_geometry = MysqlType.of(spelling).name in RULES[-1].names
+    return "ST_GeomFromText({})" if is_geometry else "{}"
+
+
+def declaration(column: pa.Field) -> str:
+    """Returns the narrowest type that loses nothing of an interchange field's values."""
+    if hint := (column.metadata or {}).get(MYSQL_TYPE):
+        return str(hint.decode()) if column.type != pa.int8() else "TINYINT"
+    if text_kind(column, inside=False) == Kind.JSON or pa.types.is_nested(column.type):
+        return JSON
+    if pa.types.is_decimal(column.type):
+        precision, scale = column.type.precision, column.type.scale
+        fits = 0 <= scale <= _MOST_SCALE and precision <= _MOST_DIGITS
+        return f"DECIMAL({precision}, {scale})" if fits else TEXT
+    if pa.types.is_timestamp(column.type):
+        return "DATETIME(6)"
+    return _DECLARED.get(column.type, TEXT)
+
+
+JSON, TEXT, BLOB = "JSON", "LONGTEXT", "LONGBLOB"
+UNBOUNDED = {TEXT: "VARCHAR", BLOB: "VARBINARY"}
+"""Types that are no key, and which type is one."""
+_MOST_DIGITS, _MOST_SCALE = 65, 30
+_DECLARED = {
+    **{rule.arrow: rule.names[-1].upper() for rule in RULES if rule.kind is None},
+    pa.string(): TEXT,
+    pa.large_string(): TEXT,
+    pa.binary(): BLOB,
+    pa.large_binary(): BLOB,
+    pa.bool_(): "BOOLEAN",
+    pa.int16(): "SMALLINT",
+    pa.timestamp("us"): "DATETIME(6)",
+    pa.time64("us"): "TIME(6)",
+}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.contracts import SourceTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
+from dataflow_assets.sdk.polling.source import ReadsAgain
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
@@ -100,7 +99,7 @@ class PostgresqlConnection(DatabaseTable):
             )
 
 
-class PostgresqlSourceOptions(PostgresqlConnection, PolledSqlSource):
+class PostgresqlSourceOptions(PostgresqlConnection, ReadsAgain, PolledSqlSource):
     """What is read, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"
@@ -111,38 +110,12 @@ class PostgresqlSourceOptions(PostgresqlConnection, PolledSqlSource):
     as the metadata `id`."""
     auto_create_table: bool = False
     """Make the table where it is missing, with `id`, `created_at` and `updated_at`."""
-    overlap_seconds: Annotated[int, Field(ge=0), Addition()] = 0
-    """Read the rows of so many seconds again: for transactions that commit late. The sink must
-    upsert."""
-
-    @override
-    def broken_rules(self) -> Iterator[str]:
-        yield from super().broken_rules()
-        if self.overlap_seconds and self.verbatim:
-            yield (
-                "overlapSeconds needs changeTrackingColumn: without it a query is read as a whole"
-            )
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
         if self.auto_create_table and not self.names_table:
             yield "auto_create_table", "has no effect without table: nothing names what to make"
-
-    @property
-    @override
-    def traits(self) -> SourceTraits:
-        polled = super().traits
-        return (
-            polled
-            if polled.rereads or not self.overlap
-            else replace(polled, rereads="overlapSeconds")
-        )
-
-    @property
-    @override
-    def overlap(self) -> int:
-        return self.overlap_seconds
 
     @override
     def no_table(self) -> PermanentError:

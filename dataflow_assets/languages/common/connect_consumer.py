@@ -137,10 +137,10 @@ def _brokers(
 
 
 def _places_in_log(
-    settings: Mapping[str, ClientSetting], notes: Notes, found: dict[str, Any]
+    settings: Mapping[str, ClientSetting], notes: Notes, fields: dict[str, Any]
 ) -> None:
     if group := settings.get("group.id"):
-        found["consumer_group"] = group.text.strip()
+        fields["consumer_group"] = group.text.strip()
     reset = settings.get("auto.offset.reset")
     if reset and reset.text.strip().lower() != "earliest":
         notes.wrong(

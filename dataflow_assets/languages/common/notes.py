@@ -64,7 +64,7 @@ class Notes:
             )
 
 
-def _of_idle(found: Sequence[Where]) -> Finding:
-    (document, first), names = found[0], [name for _, name in found]
+def _of_idle(places: Sequence[Where]) -> Finding:
+    (document, first), names = places[0], [name for _, name in places]
     several = f"{len(names)} keys have no effect here: {', '.join(names)}"
     return document.finding((first,), several if names[1:] else "has no effect here", key=True)

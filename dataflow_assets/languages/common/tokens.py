@@ -126,8 +126,8 @@ class _SingleStore(Lexicon):
         quote = spelling[0]
         inner = re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL)
 
-        def plain(found: re.Match[str]) -> str:
-            sign = found[1]
+        def plain(match: re.Match[str]) -> str:
+            sign = match[1]
             return quote if sign is None else _SINGLESTORE_ESCAPES.get(sign, sign)
 
         return Token("text", inner.sub(plain, spelling[1:-1]), place)
@@ -162,5 +162,5 @@ def _unicode(spelling: str, place: Place) -> str:
     return text
 
 
-def _unescape(found: re.Match[str]) -> str:
-    return "\\" if found[3] else chr(int(found[1] or found[2], 16))
+def _unescape(match: re.Match[str]) -> str:
+    return "\\" if match[3] else chr(int(match[1] or match[2], 16))

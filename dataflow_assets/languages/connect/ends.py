@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.mysql import MysqlSink
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
 from dataflow_assets.contracts import MessageFormat, Run, SinkSession, Target
 
@@ -28,6 +29,16 @@ class JdbcTable(LoginSink):
         from dataflow_assets.languages.connect.sessions import JdbcTableSession
 
         return JdbcTableSession(self, target, run)
+
+
+class MysqlJdbcTable(MysqlSink):
+    """A table of MySQL or MariaDB that a JDBC sink has filled so far."""
+
+    @override
+    def open(self, target: Target, run: Run) -> SinkSession:
+        from dataflow_assets.languages.connect.sessions import MysqlJdbcTableSession
+
+        return MysqlJdbcTableSession(self, target, run)
 
 
 class LakeTable(IcebergSink):

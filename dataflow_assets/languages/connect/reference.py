@@ -19,8 +19,8 @@ The files of three connectors are read as they are; neither Connect nor the conn
 
 | Connector | `connector.class` | Its rows go to |
 |---|---|---|
-| Debezium's JDBC sink | `io.debezium.connector.jdbc.JdbcSinkConnector` | PostgreSQL |
-| Confluent's JDBC sink | `io.confluent.connect.jdbc.JdbcSinkConnector` | PostgreSQL |
+| Debezium's JDBC sink | `io.debezium.connector.jdbc.JdbcSinkConnector` | PostgreSQL, MySQL |
+| Confluent's JDBC sink | `io.confluent.connect.jdbc.JdbcSinkConnector` | the same |
 | Iceberg's sink | `org.apache.iceberg.connect.IcebergSinkConnector`, or its older name \
 `io.tabular.iceberg.connect.IcebergSinkConnector` | tables of a REST catalog |
 

@@ -16,6 +16,7 @@ from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.connectors.kafka.source.start_offsets import MARK
 from dataflow_assets.connectors.kafka.topics import describe
+from dataflow_assets.connectors.mysql.sink.session import MysqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Positions, TakesOver
 from dataflow_assets.errors import PermanentError, TransientError, raise_if_error
@@ -32,6 +33,10 @@ class _GoesOn(TakesOver):
 
 class JdbcTableSession(_GoesOn, PostgresqlSinkSession):
     """Goes on in a table that a JDBC sink has filled."""
+
+
+class MysqlJdbcTableSession(_GoesOn, MysqlSinkSession):
+    """Goes on in a table of MySQL that a JDBC sink has filled."""
 
 
 class LakeTableSession(_GoesOn, IcebergSinkSession):

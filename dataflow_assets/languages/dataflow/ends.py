@@ -16,24 +16,25 @@ from dataflow_assets.languages.common.wording import rule_finding, validate
 
 
 def end(
-    document: Document, path: Path, found: Mapping[str, type[Connector]]
+    document: Document, path: Path, classes: Mapping[str, type[Connector]]
 ) -> tuple[Any, list[Finding]]:
     """The connector of one end, validated by its own model; None with the reasons."""
     name, config = document.get(*path, "type"), document.get(*path, "config")
     if not isinstance(name, str):
         return None, []
-    if name not in found:
+    if name not in classes:
         return None, [
             document.finding(
-                (*path, "type"), _no_type(name, "source" if path[-1] == "source" else "sink", found)
+                (*path, "type"),
+                _no_type(name, "source" if path[-1] == "source" else "sink", classes),
             )
         ]
     if problem := not_installed([name]):
         return None, [document.finding((*path, "type"), problem)]
     if not isinstance(config, dict) or not config:
         return None, []
-    connector, findings = validate(found[name], document, (*path, "config"))
-    findings += _empty(document, (*path, "config"), found[name])
+    connector, findings = validate(classes[name], document, (*path, "config"))
+    findings += _empty(document, (*path, "config"), classes[name])
     findings = findings or list(_without_address(document, path, connector))
     return (None if findings else connector), findings
 
@@ -61,9 +62,9 @@ def _without_address(
         yield document.finding((*path, "config"), message, key=True)
 
 
-def _no_type(name: str, end: str, found: Mapping[str, type[Connector]]) -> str:
-    allowed = "allowed: " + ", ".join(one for one, cls in found.items() if not cls.double)
+def _no_type(name: str, end: str, classes: Mapping[str, type[Connector]]) -> str:
+    allowed = "allowed: " + ", ".join(one for one, cls in classes.items() if not cls.double)
     if name in registry.sources():
         return f"{name} is a source only; {allowed}"
-    advice = did_you_mean_or(name, found, "")
+    advice = did_you_mean_or(name, classes, "")
     return f"unknown {end} type; {advice}{advice and ' '}{allowed}"

@@ -37,7 +37,8 @@ Other namespaces must be listed in `DATAFLOW_SECRET_NAMESPACES`. Environment var
 expanded in a manifest. The rules are in [Secrets and files](../guarantees/secrets.md).
 
 The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md); so
-has each connector, the `config` of `spec.source` and `spec.sink`: LINKS.
+has each connector, the `config` of `spec.source` and `spec.sink`:
+LINKS.
 """
 _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
     ("The document", model.Manifest),

@@ -160,10 +160,10 @@ class Targets:
             f"connections.yaml, set {VARIABLE}, or write `target` in connections.yaml"
         )
 
-    def _resolve(self, found: PipelineTarget | str, what: str) -> PipelineTarget | str:
-        if isinstance(found, PipelineTarget):
-            return found
-        return self._named.get(found) or self._unknown_target(what, found)
+    def _resolve(self, result: PipelineTarget | str, what: str) -> PipelineTarget | str:
+        if isinstance(result, PipelineTarget):
+            return result
+        return self._named.get(result) or self._unknown_target(what, result)
 
     def _unknown_target(self, what: str, name: str) -> str:
         advice = suggest(name, self._named) if self._named else "connections.yaml has no `targets`"

@@ -40,14 +40,14 @@ class TableflowCatalog:
     """By field; without a table, and without a namespace where none is given."""
 
 
-def unusable(found: Sequence[TableflowCatalog | None]) -> str:
+def unusable(catalogs: Sequence[TableflowCatalog | None]) -> str:
     """Why the tables of no file can be read; empty where they can.
 
-    `found`: the different catalogs of a location, None for one with a mistake.
+    `catalogs`: the different catalogs of a location, None for one with a mistake.
     """
-    if None in found:
+    if None in catalogs:
         return "the catalog of connections.yaml has a mistake: correct it, or take it out"
-    if len(found) > 1:
+    if len(catalogs) > 1:
         return "connections.yaml files of this location name several catalogs: keep one"
     return ""
 

@@ -174,15 +174,15 @@ def _brackets(text: str, at: int) -> tuple[Part, int]:
     return Key(unescape(double if single is None else single)), match.end()
 
 
-def _modifier(found: re.Match[str]) -> tuple[Part, int]:
-    name, deep = found.groups()
+def _modifier(match: re.Match[str]) -> tuple[Part, int]:
+    name, deep = match.groups()
     if name not in SUPPORTED:
         allowed = ", ".join(f"@{other}" for other in SUPPORTED)
-        raise Unreadable(f"not supported: @{name}; allowed: {allowed}", found.start())
-    if (deep and name != "flatten") or found.string.startswith(":", found.end()):
+        raise Unreadable(f"not supported: @{name}; allowed: {allowed}", match.start())
+    if (deep and name != "flatten") or match.string.startswith(":", match.end()):
         why = 'an argument that is not supported; allowed: @flatten:{"deep":true}'
-        raise Unreadable(why, found.end())
-    return Modifier(found[0], name, bool(deep)), found.end()
+        raise Unreadable(why, match.end())
+    return Modifier(match[0], name, bool(deep)), match.end()
 
 
 def closing(text: str, at: int) -> tuple[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
@@ -18,6 +19,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.database import ColumnName, NamedTable
 from dataflow_assets.sdk.place import named_by
 from dataflow_assets.sdk.polling.positions import Part
+from dataflow_assets.spec import Addition
 
 C = TypeVar("C")
 _ONCE = (
@@ -175,3 +177,31 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
     def recreated_error(self) -> TransientError:
         """Why what was read so far is no part of the table that is there now."""
         return TransientError(f"{self.title} was re-created while the flow ran")
+
+
+class ReadsAgain(PolledSource):
+    """A polled source of a server whose transactions commit late, with times of before."""
+
+    overlap_seconds: Annotated[int, Field(ge=0), Addition()] = 0
+    """Read the rows of so many seconds again: for transactions that commit late. The sink must
+    upsert."""
+
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        if self.overlap_seconds and self.verbatim:
+            yield (
+                "overlapSeconds needs changeTrackingColumn: without it a query is read as a whole"
+            )
+
+    @property
+    @override
+    def traits(self) -> SourceTraits:
+        polled = super().traits
+        again = self.overlap and not polled.rereads
+        return replace(polled, rereads="overlapSeconds") if again else polled
+
+    @property
+    @override
+    def overlap(self) -> int:
+        return self.overlap_seconds

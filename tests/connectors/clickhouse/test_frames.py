@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime, timedelta
@@ -23,6 +24,7 @@ from dataflow_assets.connectors.clickhouse.frames.partition_key import Partition
 from dataflow_assets.connectors.clickhouse.frames.read import read
 from dataflow_assets.connectors.clickhouse.frames.write import write
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_frames import LEFT_SECONDS, STAGES
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Window
 from dataflow_assets.spark.errors import task_failure
 from tests.frames import local_frame
@@ -84,6 +86,17 @@ def test_bytes_come_back_and_text_that_is_none_is_refused(
     assert isinstance(error, PermanentError)
     server.command(str(error).partition("it is read as bytes: ")[2])
     assert {row["s"] for row in rows(table, engine)} == {"ü".encode(), None, b"\x00\xff"}
+
+
+def test_what_a_killed_write_has_left_is_dropped_after_a_week(
+    table: ClickhouseFrameTable, server: Client, engine: SparkSession
+) -> None:
+    week_ago, now = int(time.time()) - LEFT_SECONDS - 60, int(time.time())
+    old, new = f"{STAGES}{week_ago}_0123abcd", f"{STAGES}{now}_0123abcd"
+    for name in (old, f"{old}_rows", new, f"{STAGES}mine"):
+        server.command(f"CREATE TABLE {name} (i Int32) ENGINE = MergeTree ORDER BY i")
+    write(table, local_frame([{"i": 1}], pa.schema([("i", pa.int32())]), engine), "append", ())
+    assert {name for (name,) in query_rows(server, "SHOW TABLES")} == {"t", new, f"{STAGES}mine"}
 
 
 def test_an_upsert_leaves_the_columns_alone_that_a_frame_lacks(

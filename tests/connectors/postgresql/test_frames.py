@@ -27,7 +27,7 @@ from dataflow_assets.connectors.postgresql.sink.encode_copy import textual
 from dataflow_assets.contracts import Kind
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
-from dataflow_assets.sdk.table_frames import Mode
+from dataflow_assets.sdk.table_frames import LEFT_SECONDS, STAGES, Mode
 from dataflow_assets.spark.errors import task_failure
 from tests.frames import local_frame
 
@@ -121,6 +121,18 @@ def test_the_settings_of_a_role_change_no_value(
         (row,) = read(place, engine, None, held).toArrow().to_pylist()
     assert (row["d"], row["b"], row["f"]) == (dt.date(2026, 2, 1), b"\x00\xff\\", 0.1)
     assert row["z"] == dt.datetime(2026, 2, 1, 12, tzinfo=dt.UTC)
+
+
+def test_what_a_killed_write_has_left_is_dropped_after_a_week(
+    link: psycopg.Connection, table: PostgresqlFrameTable, engine: SparkSession
+) -> None:
+    week_ago, now = int(time.time()) - LEFT_SECONDS - 60, int(time.time())
+    old, new = f"{STAGES}{week_ago}_0123abcd", f"{STAGES}{now}_0123abcd"
+    for name in (old, new, f"{STAGES}mine"):
+        link.execute(sql.SQL("CREATE UNLOGGED TABLE {} (i int)").format(sql.Identifier(name)))
+    write(table, local_frame([{"i": 1}], pa.schema([("i", pa.int32())]), engine), "append", ())
+    query = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+    assert {name for (name,) in link.execute(query)} == {"t", new, f"{STAGES}mine"}
 
 
 def test_two_that_overwrite_at_once_leave_the_rows_of_one(

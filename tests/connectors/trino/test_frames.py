@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
@@ -15,8 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 import devservers
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.frames.read import describe, read
-from dataflow_assets.connectors.trino.frames.write import write
+from dataflow_assets.connectors.trino.frames.write import WRITES, write
+from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.table_frames import LEFT_SECONDS
 from tests.connectors.trino.driver import execute
 from tests.frames import local_frame
 
@@ -116,6 +119,9 @@ def test_chosen_columns_are_read_and_unknown_ones_are_refused(
 def test_nothing_waits_beside_the_table_afterwards(
     things: TrinoSink, engine: SparkSession, trino: devservers.Trino, trino_schema: str
 ) -> None:
+    """Nor what a write that was killed has left, after a week."""
+    killed = stage.name(WRITES, int(time.time()) - LEFT_SECONDS - 60, "0123abcd")
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.{killed} (i integer)")
     write(things, rows(engine, 2), "append", ())
     assert execute(trino, f"SHOW TABLES FROM lake.{trino_schema}") == [["things"]]
 

@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.connect.ends import JdbcTable, LakeTable, LakeTopic
+from dataflow_assets.languages.connect.ends import JdbcTable, LakeTable, LakeTopic, MysqlJdbcTable
 from dataflow_assets.languages.connect.reader.transforms import TRANSLATIONS
 from dataflow_assets.manifests.load import Loaded, load
 from tests import ROOT
@@ -104,6 +104,17 @@ def test_each_topic_is_a_flow_with_its_table(tmp_path: Path) -> None:
     assert found.findings == ()
     assert [table(one).place() for one in found.flows] == [("s", "t_a"), ("s", "t_b")]
     assert len({one.hash for one in found.flows}) == 2
+
+
+@pytest.mark.parametrize("system", ["mysql", "mariadb"])
+def test_a_table_of_mysql_is_one_of_that_sink(tmp_path: Path, system: str) -> None:
+    url = f"jdbc:{system}://db.example.org:3307/shop?serverTimezone=UTC&useUnicode=true"
+    one = flow(loaded(tmp_path, DEBEZIUM | DEBEZIUM_UPSERT | {"connection.url": url}))
+    sink = one.branches[0].sink
+    assert isinstance(sink, MysqlJdbcTable)
+    assert (sink.host, sink.port, sink.place()) == ("db.example.org", 3307, ("shop", "orders"))
+    assert (sink.user, sink.conflict_key, sink.column_names) == ("shop", ("id",), "ignoreCase")
+    assert str(one.branches[0].address) == "mysql/db_example_org_3307/shop/orders"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +256,13 @@ def test_the_older_iceberg_sink_keeps_its_offsets_in_a_group_of_its_own(tmp_path
         ),
         (CONFLUENT, UPSERT | {"key.converter": None}, "pk.mode", "needs key.converter"),
         (CONFLUENT, {"pk.mode": "kafka", "pk.fields": "a"}, "pk.fields", "three columns"),
-        (CONFLUENT, {"connection.url": "jdbc:mysql://h/d"}, "connection.url", "mysql is not supp"),
+        (CONFLUENT, {"connection.url": "jdbc:oracle://h/d"}, "connection.url", "oracle is not sup"),
+        (
+            CONFLUENT,
+            {"connection.url": "jdbc:mysql://h/d?sslMode=REQUIRED"},
+            "connection.url",
+            "not supported: sslmode",
+        ),
         (
             CONFLUENT,
             {"connection.url": "jdbc:postgresql://h/d?password=hunter2"},

@@ -7,7 +7,6 @@ the two tables are exchanged. Readers see all rows or none. Connection settings 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -36,11 +35,14 @@ from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.formats.columns import fit, refusal
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import (
+    STAGES,
     Mode,
     attempt_column,
+    left_behind,
     refuse_null_keys,
     several_of_one_key,
     stage,
+    stage_name,
 )
 from dataflow_assets.sdk.table_partitions import Partitions
 
@@ -52,6 +54,11 @@ INSERT_ROWS = 200_000  # of one INSERT: Spark's own batches would make thousands
 _VIEWS = """
 SELECT length(dependencies_table) FROM system.tables
 WHERE database = {database:String} AND name = {table:String}
+"""
+
+_STAGED = """
+SELECT name FROM system.tables
+WHERE database = {database:String} AND startsWith(name, {stages:String})
 """
 
 
@@ -77,6 +84,7 @@ def write(
     ):
         table = ClickhouseTarget(client, place, columns, mode, tuple(key), partitions).table()
         work = _Write(client, place, table, columns, mode, tuple(key), partitions)
+        work.drop_left()
         try:
             work.create_stage()
             attempts, count = stage(
@@ -138,7 +146,7 @@ class _Write:
     mode: Mode
     key: tuple[str, ...]
     partitions: Partitions | None
-    name: str = field(default_factory=lambda: f"_dataflow_{uuid.uuid4().hex[:12]}")
+    name: str = field(default_factory=stage_name)
 
     @property
     def stage(self) -> ClickhouseFrameTable:
@@ -164,6 +172,13 @@ class _Write:
         """The columns of the stage as rows are inserted."""
         fields = [_field(self._column(given.name), given) for given in self.columns]
         return pa.schema([*fields, pa.field(self.mark, pa.string())])
+
+    def drop_left(self) -> None:
+        """One that this user may not drop stays."""
+        known = {"database": self.place.database, "stages": STAGES}
+        for name in left_behind(name for (name,) in query_rows(self.client, _STAGED, known)):
+            with suppress(ClickhouseFailure):
+                self._command(f"DROP TABLE IF EXISTS {self.place.beside(name).name} SYNC")
 
     def create_stage(self) -> None:
         given = [f"{quote(name)} {self._column(name).type}" for name in self.columns.names]

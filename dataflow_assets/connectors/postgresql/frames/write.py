@@ -6,10 +6,9 @@ see all of them or none. Connection settings travel by closure.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,14 +32,21 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import Note
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.table_frames import (
+    STAGES,
     Mode,
     attempt_column,
+    left_behind,
     refuse_null_keys,
     refuse_unknown_columns,
     stage,
+    stage_name,
 )
 from dataflow_assets.sdk.table_partitions import Partitions
 
+_STAGED = """
+SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND starts_with(c.relname, $2) AND c.relpersistence = 'u'
+"""
 Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Rows of a sink as text COPY takes them."""
 
@@ -61,9 +67,7 @@ def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes r
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    beside = PostgresqlFrameTable(
-        place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}"
-    )
+    beside = replace(place, table=stage_name())
     with (
         translated_frames(place, "writing"),
         closing(TextLink(place.connection, APPLICATION)) as link,
@@ -71,6 +75,7 @@ def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes r
         _create(link, place, columns, key)
         types = _types(link, place, columns)
         move = _Move(place, beside, types, mode, key, _only(link, place, partitions))
+        _drop_left(link, place)
         _create_stage(link, beside, types)
         try:
             matched = tuple(key) if mode == "upsert" else ()
@@ -155,6 +160,13 @@ def _create_stage(
     columns = [f"{quote(name)} {each.staged}" for name, each in types.items()]
     listed = ", ".join([*columns, f"{quote(attempt_column(types))} text"])
     link.execute(f"CREATE UNLOGGED TABLE {stage.name} ({listed})")
+
+
+def _drop_left(link: TextLink, place: PostgresqlFrameTable) -> None:
+    """One that another role has made stays."""
+    for name in left_behind(name for (name,) in link.execute(_STAGED, place.schema, STAGES)):
+        with suppress(PostgresqlFailure):
+            link.execute(f"DROP TABLE IF EXISTS {replace(place, table=name).name}")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ that have succeeded: readers see all rows or none, where the catalog commits a s
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -27,6 +28,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import fit
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.table_frames import (
+    LEFT_SECONDS,
     Mode,
     refuse_null_keys,
     refuse_unknown_columns,
@@ -36,6 +38,9 @@ from dataflow_assets.sdk.table_partitions import Partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+WRITES = "writes of users' assets"
+"""In place of the branch that stages of flows are named after."""
 
 
 def write(
@@ -54,7 +59,8 @@ def write(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     place, columns = place_of(sink), to_arrow_schema(frame.schema)
-    waits = place.beside(f"{stage.PREFIX}frame_{uuid.uuid4().hex[:12]}")
+    now = int(time.time())
+    waits = place.beside(stage.name(WRITES, now, uuid.uuid4().hex[:8]))
     with (
         translate_errors(f"writing {place}"),
         closing(TrinoClient(sink, "dataflow-frames")) as client,
@@ -65,6 +71,9 @@ def write(
         chosen = tuple(c for c in table.columns if c.name in columns.names)
         matched = tuple(key) if mode == "upsert" else ()
         stager = _TrinoStager(sink, waits, table, chosen, matched)
+        with suppress(*ANY):
+            for each in stage.leftovers(client, place, WRITES, now - LEFT_SECONDS):
+                stage.drop(client, each)
         try:
             stage.create(client, waits)
             attempts, count = staged_attempts(frame, stager)

@@ -60,25 +60,25 @@ def converter(
     return None
 
 
-def value_fields(found: Converter | None, connector: Document, notes: Notes) -> dict[str, Any]:
+def value_fields(chosen: Converter | None, connector: Document, notes: Notes) -> dict[str, Any]:
     """Fields of a source whose values are so converted; `notes` gets what is wrong."""
-    if found is None:
+    if chosen is None:
         message = f"is required, here or in the worker's file; {_VALUES}"
         notes.wrong((connector, "value.converter"), message, key=True)
-    elif found.kind == AVRO:
-        return {"format": "avro", "schema_registry": _registry(found, notes)}
-    elif found.kind != JSON:
-        notes.wrong(found.where, f"is not supported; {_VALUES}")
+    elif chosen.kind == AVRO:
+        return {"format": "avro", "schema_registry": _registry(chosen, notes)}
+    elif chosen.kind != JSON:
+        notes.wrong(chosen.where, f"is not supported; {_VALUES}")
     else:
-        for key, (_, where) in found.settings.items():
+        for key, (_, where) in chosen.settings.items():
             if key != "schemas.enable":
                 notes.idle(where)
     return {}
 
 
-def value_steps(found: Converter | None) -> list[Transformation]:
+def value_steps(chosen: Converter | None) -> list[Transformation]:
     """Takes the value out of the object that holds its schema, too; any other is rejected."""
-    if found is None or not found.has_schema:
+    if chosen is None or not chosen.has_schema:
         return []
     both = {"type": "object", "required": ["schema", "payload"]}
     check = step("validate", "!$.schema || !$.payload", schema=both)
@@ -106,13 +106,13 @@ def key_step(key: Converter, fields: Sequence[str]) -> Transformation:
     return Transformation(record_key)
 
 
-def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
-    settings = dict(found.settings)
-    url, _ = settings.pop("schema.registry.url", ("", found.where))
+def _registry(chosen: Converter, notes: Notes) -> Mapping[str, Any] | None:
+    settings = dict(chosen.settings)
+    url, _ = settings.pop("schema.registry.url", ("", chosen.where))
     if not url.strip():
-        notes.wrong(found.where, "needs schema.registry.url beside it")
+        notes.wrong(chosen.where, "needs schema.registry.url beside it")
         return None
-    auth = _authentication(settings, found.where, notes)
+    auth = _authentication(settings, chosen.where, notes)
     for key, (_, where) in settings.items():
         if key in _IDLE:
             notes.idle(where)
@@ -120,7 +120,7 @@ def _registry(found: Converter, notes: Notes) -> Mapping[str, Any] | None:
             notes.wrong(where, "is not supported for values of Avro: remove it", key=True)
     first, *others = [part.strip() for part in url.split(",")]
     if others:
-        notes.note(found.settings["schema.registry.url"][1], "only the first address is asked")
+        notes.note(chosen.settings["schema.registry.url"][1], "only the first address is asked")
     return {"url": first, **({"basic_auth": auth} if auth else {})}
 
 

@@ -1,9 +1,9 @@
-"""The JDBC sinks: their keys -> a table of PostgreSQL, and what they do to records themselves."""
+"""The JDBC sinks: their keys -> a table of a database, and what they do to records themselves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -15,7 +15,7 @@ from dataflow_assets.flow import Branch
 from dataflow_assets.languages.common.connect_values import ConnectValues
 from dataflow_assets.languages.common.notes import Where
 from dataflow_assets.languages.common.references import mentions
-from dataflow_assets.languages.connect.ends import JdbcTable
+from dataflow_assets.languages.connect.ends import JdbcTable, MysqlJdbcTable
 from dataflow_assets.languages.connect.reader.converters import STRING, Converter, key_step
 from dataflow_assets.languages.connect.reader.keys import DEBEZIUM
 from dataflow_assets.languages.connect.reader.steps import NO_DELETES, field, insert, step
@@ -47,7 +47,11 @@ _TOO_LONG = (
 _URL = re.compile(
     r"jdbc:postgresql://(?P<hosts>[^/?\s]+)/(?P<database>[^?\s]+)(?:\?(?P<rest>\S*))?"
 )
-_FORM = "must be jdbc:postgresql://host:port/database"
+_MYSQL_URL = re.compile(
+    r"jdbc:(?:mysql|mariadb)://(?P<host>[^/:?,@\s]+)(?::(?P<port>\d+))?/(?P<database>[^?/\s]+)"
+    r"(?:\?(?P<rest>\S*))?"
+)
+_FORM = "must be jdbc:postgresql://host:port/database, or the same with mysql or mariadb"
 _OF_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 _WITHOUT_EFFECT = frozenset(
     {
@@ -61,6 +65,19 @@ _WITHOUT_EFFECT = frozenset(
         "stringtype",
         "targetservertype",
         "tcpkeepalive",
+    }
+)
+_MYSQL_WITHOUT_EFFECT = frozenset(
+    {
+        "allowpublickeyretrieval",
+        "autoreconnect",
+        "characterencoding",
+        "connecttimeout",
+        "rewritebatchedstatements",
+        "sockettimeout",
+        "tcpkeepalive",
+        "usebulkstmts",
+        "useunicode",
     }
 )
 
@@ -168,22 +185,23 @@ class JdbcSink:
         table = self._sink(topic)
         return (Branch(table, place=(self.keys["format"],)),) if table else ()
 
-    def _sink(self, topic: str) -> JdbcTable | None:
+    def _sink(self, topic: str) -> JdbcTable | MysqlJdbcTable | None:
         values, notes, where = self.values, self.values.notes, self.where("connection.url")
         url = values.require("connection.url", "like jdbc:postgresql://host:5432/database")
         if not url or mentions(url):  # which has its finding
             return None
-        lower = self.debezium and not values.flag("quote.identifiers")
         try:
             address = JdbcUrl.parse(url, values.text(self.keys["user"]))
+            own = address.made is JdbcTable  # MySQL's names of columns differ in no case
+            lower = own and self.debezium and not values.flag("quote.identifiers")
             where = self.where("format")
             table = self._table(topic, address.schema)
             where = self.where("connection.url")
-            sink = JdbcTable(
-                connection_string=SecretStr(address.text),
+            sink = address.made(
+                **address.options,
                 table=table.lower() if lower else table,
                 auto_create_table=self._creates,
-                column_names="ignoreCase" if lower else "exact",
+                column_names="ignoreCase" if lower or not own else "exact",
                 **self._key_options(),
                 **values.secret("connection.password", "password"),
             )
@@ -223,17 +241,18 @@ class JdbcSink:
 class JdbcUrl:
     """An address without its password."""
 
-    text: str
-    """As a `postgresql://` URL."""
+    made: type[JdbcTable | MysqlJdbcTable]
+    options: Mapping[str, Any]
+    """The address in the options of that sink."""
     schema: str
     """Of tables that are named without one."""
 
     @classmethod
     def parse(cls, text: str, user: str) -> JdbcUrl:
         """Raises ValueError with what is allowed; no value of the address is in it."""
-        match = _URL.fullmatch(text)
+        match = _URL.fullmatch(text) or _MYSQL_URL.fullmatch(text)
         if match is None:
-            other = re.match(r"jdbc:(?!postgresql)(\w+)", text)
+            other = re.match(r"jdbc:(?!postgresql|mysql|mariadb)(\w+)", text)
             raise ValueError(f"{other[1]} is not supported: {_FORM}" if other else _FORM)
         rest = {key.lower(): value for key, value in parse_qsl(match["rest"] or "")}
         user = user or rest.pop("user", "")
@@ -241,12 +260,31 @@ class JdbcUrl:
             raise ValueError("needs a user: write the connector's own key for it")
         if "password" in rest:
             raise ValueError("has a password in it: write it into connection.password")
+        if match.re is _MYSQL_URL:
+            return cls._of_mysql(match, rest, user)
         schema = rest.pop("currentschema", "public").split(",")[0].strip('"')
         tls = {key: rest.pop(key) for key in _OF_TLS if key in rest}
         if rest.pop("ssl", "false").lower() == "true":
             tls.setdefault("sslmode", "verify-full")
-        if unknown := sorted(rest.keys() - _WITHOUT_EFFECT):
-            raise ValueError(f"has parameters that are not supported: {', '.join(unknown)}")
+        _check_parameters(rest.keys() - _WITHOUT_EFFECT)
         tail = f"?{urlencode(tls)}" if tls else ""
         login = quote(user, safe="")
-        return cls(f"postgresql://{login}@{match['hosts']}/{match['database']}{tail}", schema)
+        text = f"postgresql://{login}@{match['hosts']}/{match['database']}{tail}"
+        return cls(JdbcTable, {"connection_string": SecretStr(text)}, schema)
+
+    @classmethod
+    def _of_mysql(cls, match: re.Match[str], rest: dict[str, str], user: str) -> JdbcUrl:
+        """Encrypts where the server offers it, as the drivers do; what asks for more is refused."""
+        if rest.get("sslmode", "").lower() in ("preferred", "disabled", "disable"):
+            del rest["sslmode"]
+        if rest.get("servertimezone", "").upper() in ("UTC", "ETC/UTC", "GMT"):
+            del rest["servertimezone"]
+        _check_parameters(rest.keys() - _MYSQL_WITHOUT_EFFECT)
+        where = {"host": match["host"], "port": int(match["port"] or 3306), "user": user}
+        database = match["database"]
+        return cls(MysqlJdbcTable, {**where, "database": database}, database)
+
+
+def _check_parameters(unknown: Iterable[str]) -> None:
+    if names := sorted(unknown):
+        raise ValueError(f"has parameters that are not supported: {', '.join(names)}")

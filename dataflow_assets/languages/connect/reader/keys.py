@@ -49,7 +49,12 @@ COMMON: Sequence[Key] = (
     Key("config.action.reload", "ignored", "A changed file is always read again."),
 )
 _JDBC: Sequence[Key] = (
-    Key("connection.url", "used", "`jdbc:postgresql://host:port/database`.", "required"),
+    Key(
+        "connection.url",
+        "used",
+        "`jdbc:postgresql://host:port/database`; `mysql` and `mariadb` too.",
+        "required",
+    ),
     Key("connection.password", "used", f"The password; {_REFERENCE}."),
     Key("insert.mode", "used", "`insert` appends, `upsert` replaces rows by key.", "insert"),
     Key("delete.enabled", "used", "`true`: null messages and events delete rows.", "false"),
@@ -76,7 +81,7 @@ OF_DEBEZIUM: Sequence[Key] = (
     Key("field.exclude.list", "refused", _FIELDS),
     Key("use.reduction.buffer", "ignored", _OWN),
     Key("flush.*", "ignored", _OWN),
-    Key("dialect.*", "ignored", "The dialect is PostgreSQL's."),
+    Key("dialect.*", "ignored", "The address tells the dialect."),
 )
 OF_CONFLUENT: Sequence[Key] = (
     *_JDBC,
@@ -94,7 +99,7 @@ OF_CONFLUENT: Sequence[Key] = (
     Key("quote.sql.identifiers", "used", "Must be `always`.", "always"),
     Key("db.timezone", "used", "Must be UTC.", "UTC"),
     Key("db.timezone.date", "ignored", "A date is a day, in any zone."),
-    Key("dialect.name", "ignored", "The dialect is PostgreSQL's."),
+    Key("dialect.name", "ignored", "The address tells the dialect."),
     Key("max.retries", "ignored", _OWN),
     Key("retry.backoff.ms", "ignored", _OWN),
 )

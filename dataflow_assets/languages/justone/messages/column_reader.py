@@ -65,11 +65,11 @@ class JustoneReader:
                 cells[row] = _walk(raw, way)
         return [*complete], refused
 
-    def _learn(self, found: Sequence[Any]) -> None:
+    def _learn(self, columns: Sequence[Any]) -> None:
         """Which elements may be decoded as strings."""
         others = {
             members
-            for members, cells in zip(self._members, found, strict=True)
+            for members, cells in zip(self._members, columns, strict=True)
             if members in self._strings and not all(map(_is_string, cells))
         }
         self._strings -= others

@@ -75,76 +75,76 @@ def declarations(
     return declared
 
 
-def _doubt(one: syntax.Statement, found: Declarations) -> None:
+def _doubt(one: syntax.Statement, declared: Declarations) -> None:
     """A statement with a mistake: what it is about is not used, and if that is unknown, nothing."""
     name = one.table if isinstance(one, syntax.AddColumn) else getattr(one, "name", None)
-    names = {*found.tables, *found.pipelines}
+    names = {*declared.tables, *declared.pipelines}
     if isinstance(name, syntax.PipelineName) and name.text.lower() in names:
-        found.broken.add(name.text.lower())
+        declared.broken.add(name.text.lower())
     elif not isinstance(one, syntax.CreatePipeline | syntax.SetGlobal):
-        found.unclear.append(one.place)
+        declared.unclear.append(one.place)
 
 
-def _note(one: syntax.Noted, found: Declarations) -> None:
-    found.note(one.what, one.place, one.message)
+def _note(one: syntax.Noted, declared: Declarations) -> None:
+    declared.note(one.what, one.place, one.message)
 
 
-def _use(one: syntax.Use, found: Declarations) -> None:
-    found.target = one.name
+def _use(one: syntax.Use, declared: Declarations) -> None:
+    declared.target = one.name
 
 
-def _set(one: syntax.SetGlobal, found: Declarations) -> None:
+def _set(one: syntax.SetGlobal, declared: Declarations) -> None:
     what = f"SET {one.key}"
     if one.key == _EXPERIMENT:
-        found.note(what, one.place, _NOT_NEEDED)
+        declared.note(what, one.place, _NOT_NEEDED)
     elif one.key != _ROWS:
-        found.note(what, one.place, _NO_VARIABLE)
+        declared.note(what, one.place, _NO_VARIABLE)
     elif not one.value.isdecimal() or not 0 < int(one.value) < 10**9:
-        found.wrong(what, one.place, "must be a number of records")
+        declared.wrong(what, one.place, "must be a number of records")
     else:
-        if found.most_rows is not None:
-            found.note(what, one.place, _SET_AGAIN)
-        found.most_rows = int(one.value)
+        if declared.most_rows is not None:
+            declared.note(what, one.place, _SET_AGAIN)
+        declared.most_rows = int(one.value)
 
 
-def _table(one: syntax.CreateTable, found: Declarations) -> None:
+def _table(one: syntax.CreateTable, declared: Declarations) -> None:
     key = one.name.text.lower()
-    if key in found.tables and not one.if_not_exists:
-        line = found.tables[key].place.line
-        found.wrong(f"table {one.name.text}", one.place, f"is declared in line {line} already")
-    elif key not in found.tables:
+    if key in declared.tables and not one.if_not_exists:
+        line = declared.tables[key].place.line
+        declared.wrong(f"table {one.name.text}", one.place, f"is declared in line {line} already")
+    elif key not in declared.tables:
         table = DeclaredTable(one.name.text, one.place, list(one.columns), key=one.key)
-        found.tables[key] = table
-        _check_columns(table, found)
+        declared.tables[key] = table
+        _check_columns(table, declared)
         plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
         for name in table.key:
             if name.text.lower() not in plain:
                 advice = suggest(name.text, [one.name.text for one in plain.values()])
                 message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {advice}"
-                found.wrong(f"table {table.name}", name.place, message)
+                declared.wrong(f"table {table.name}", name.place, message)
 
 
-def _check_columns(table: DeclaredTable, found: Declarations) -> None:
+def _check_columns(table: DeclaredTable, declared: Declarations) -> None:
     names = [one.name.text.lower() for one in table.columns]
     for at, column in enumerate(table.columns):
         if names[at] in names[:at]:
             what = f"table {table.name}"
-            found.wrong(what, column.name.place, f"the column {column.name.text} is a duplicate")
+            declared.wrong(what, column.name.place, f"the column {column.name.text} is a duplicate")
 
 
-def _add_column(one: syntax.AddColumn, found: Declarations) -> None:
-    table = _known_table(one.table, found)
+def _add_column(one: syntax.AddColumn, declared: Declarations) -> None:
+    table = _known_table(one.table, declared)
     if table is None:
         return
     table.columns.append(one.column)
-    _check_columns(table, found)
+    _check_columns(table, declared)
     if not one.column.nullable:
         message = f"{one.column.name.text} must be nullable: rows that are stored lack it"
-        found.wrong(f"table {table.name}", one.column.name.place, message)
+        declared.wrong(f"table {table.name}", one.column.name.place, message)
 
 
-def _index(one: syntax.CreateIndex, found: Declarations) -> None:
-    table = _known_table(one.table, found)
+def _index(one: syntax.CreateIndex, declared: Declarations) -> None:
+    table = _known_table(one.table, declared)
     if table is None:
         return
     table.indexes.append(one)
@@ -152,44 +152,46 @@ def _index(one: syntax.CreateIndex, found: Declarations) -> None:
     for name in one.columns:
         if name.text.lower() not in names:
             message = f"no column {name.text} in {table.name}; {suggest(name.text, names.values())}"
-            found.wrong(f"index {one.name.text}", name.place, message)
+            declared.wrong(f"index {one.name.text}", name.place, message)
 
 
-def _known_table(name: syntax.PipelineName, found: Declarations) -> DeclaredTable | None:
-    table = found.tables.get(name.text.lower())
-    if table is None and name.text.lower() not in found.broken:
-        found.wrong(f"table {name.text}", name.place, _no_table(name.text, found))
+def _known_table(name: syntax.PipelineName, declared: Declarations) -> DeclaredTable | None:
+    table = declared.tables.get(name.text.lower())
+    if table is None and name.text.lower() not in declared.broken:
+        declared.wrong(f"table {name.text}", name.place, _no_table(name.text, declared))
     return table
 
 
-def _no_table(name: str, found: Declarations) -> str:
-    if name.lower() in found.pipelines:
+def _no_table(name: str, declared: Declarations) -> str:
+    if name.lower() in declared.pipelines:
         return "this pipeline has no table of its own, as CREATE INFERRED PIPELINE has"
-    return f"no table {name} above; {suggest(name, [one.name for one in found.tables.values()])}"
+    return f"no table {name} above; {suggest(name, [one.name for one in declared.tables.values()])}"
 
 
-def _procedure(one: syntax.CreateProcedure, found: Declarations) -> None:
-    found.procedures[one.name.text.lower()] = one
+def _procedure(one: syntax.CreateProcedure, declared: Declarations) -> None:
+    declared.procedures[one.name.text.lower()] = one
 
 
-def _pipeline(one: syntax.CreatePipeline, found: Declarations) -> None:
+def _pipeline(one: syntax.CreatePipeline, declared: Declarations) -> None:
     key, what = one.name.text.lower(), f"pipeline {one.name.text}"
-    earlier = found.pipelines.get(key)
+    earlier = declared.pipelines.get(key)
     if earlier is not None and one.if_not_exists:
         return
     if earlier is not None and not one.replaces:
         line = earlier.statement.place.line
-        found.wrong(what, one.name.place, f"is created in line {line} already")
+        declared.wrong(what, one.name.place, f"is created in line {line} already")
         return
     if one.inferred and (one.procedure or one.table):
-        found.wrong(what, one.name.place, "an inferred pipeline has a table of its own: leave INTO")
+        declared.wrong(
+            what, one.name.place, "an inferred pipeline has a table of its own: leave INTO"
+        )
         return
     if one.inferred:
-        _infer(one, found)
-    found.pipelines[key] = Pipeline(one, one.options, found.target)
+        _infer(one, declared)
+    declared.pipelines[key] = Pipeline(one, one.options, declared.target)
 
 
-def _infer(one: syntax.CreatePipeline, found: Declarations) -> None:
+def _infer(one: syntax.CreatePipeline, declared: Declarations) -> None:
     """Its table, unless the file has one of this name."""
     columns = [
         syntax.PipelineColumnDefinition(
@@ -198,11 +200,11 @@ def _infer(one: syntax.CreatePipeline, found: Declarations) -> None:
         for column in STATIC
     ]
     table = DeclaredTable(one.name.text, one.name.place, columns)
-    found.tables.setdefault(one.name.text.lower(), table)
+    declared.tables.setdefault(one.name.text.lower(), table)
 
 
-def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
-    pipeline = _find_pipeline(one.name, found)
+def _alter(one: syntax.AlterPipeline, declared: Declarations) -> None:
+    pipeline = _find_pipeline(one.name, declared)
     if pipeline is None:
         return
     options = {
@@ -212,42 +214,44 @@ def _alter(one: syntax.AlterPipeline, found: Declarations) -> None:
     pipeline.options = replace(pipeline.options, **changed)
 
 
-def _find_pipeline(name: syntax.PipelineName, found: Declarations) -> Pipeline | None:
-    pipeline = found.pipelines.get(name.text.lower())
-    if pipeline is None and name.text.lower() not in found.broken:
-        advice = suggest(name.text, [one.statement.name.text for one in found.pipelines.values()])
+def _find_pipeline(name: syntax.PipelineName, declared: Declarations) -> Pipeline | None:
+    pipeline = declared.pipelines.get(name.text.lower())
+    if pipeline is None and name.text.lower() not in declared.broken:
+        advice = suggest(
+            name.text, [one.statement.name.text for one in declared.pipelines.values()]
+        )
         what = f"pipeline {name.text}"
-        found.wrong(what, name.place, f"no pipeline {name.text} above; {advice}")
+        declared.wrong(what, name.place, f"no pipeline {name.text} above; {advice}")
     return pipeline
 
 
-def _switch(one: syntax.Switch, found: Declarations) -> None:
+def _switch(one: syntax.Switch, declared: Declarations) -> None:
     if one.name is None:
-        for pipeline in found.pipelines.values():
+        for pipeline in declared.pipelines.values():
             pipeline.started = one.on
         return
-    target = _find_pipeline(one.name, found)
+    target = _find_pipeline(one.name, declared)
     if target is None:
         return
     if one.on and target.started and not one.lenient:
         what = f"pipeline {one.name.text}"
-        found.wrong(what, one.place, "is started already: write START PIPELINE IF NOT RUNNING")
+        declared.wrong(what, one.place, "is started already: write START PIPELINE IF NOT RUNNING")
     target.started = one.on
 
 
-def _drop(one: syntax.DropPipeline, found: Declarations) -> None:
+def _drop(one: syntax.DropPipeline, declared: Declarations) -> None:
     name, what = one.name.text, f"pipeline {one.name.text}"
-    if found.pipelines.pop(name.lower(), None) is not None:
+    if declared.pipelines.pop(name.lower(), None) is not None:
         message = (
             "is dropped again: this file makes no flow of it, unless it creates the pipeline again "
             "below; such a flow goes on behind what it has read, until `dataflow reset`"
         )
-        found.note(what, one.place, message)
+        declared.note(what, one.place, message)
     elif one.if_exists:
         message = "nothing to drop above; what a flow has read stays until `dataflow reset`"
-        found.note(what, one.place, message)
+        declared.note(what, one.place, message)
     else:
-        _find_pipeline(one.name, found)
+        _find_pipeline(one.name, declared)
 
 
 _HANDLERS: Mapping[type, Callable[[Any, Declarations], None]] = {

@@ -83,12 +83,12 @@ def read(text: str, file: str) -> PipelineFile:
     return PipelineFile(file, statements, problems, broken, tuple(script.unclear))
 
 
-def flows(found: PipelineFile, targets: Targets) -> list[Reading]:
+def flows(file: PipelineFile, targets: Targets) -> list[Reading]:
     """A reading for each flow, and one of findings and notes."""
-    state = declarations(found.statements, found.file, found.broken)
-    for place, message in found.problems:
+    state = declarations(file.statements, file.file, file.broken)
+    for place, message in file.problems:
         state.wrong("SQL", place, message)
-    state.unclear += found.unclear
+    state.unclear += file.unclear
     built = list(_flows(state, targets))
     if not state.pipelines and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no CREATE PIPELINE in this file, and so no flow")

@@ -59,23 +59,23 @@ def read_create(
     return statement, notes
 
 
-def _clause(cursor: Cursor, found: CreatePipeline, notes: list[Noted]) -> CreatePipeline:
+def _clause(cursor: Cursor, statement: CreatePipeline, notes: list[Noted]) -> CreatePipeline:
     token = cursor.next
     word = token.text.upper() if token.kind == "word" else ""
     if cursor.takes("INTO", "TABLE"):
-        return replace(found, table=plain_name(cursor, "a table"))
+        return replace(statement, table=plain_name(cursor, "a table"))
     if cursor.takes("INTO", "PROCEDURE"):
-        return replace(found, procedure=plain_name(cursor, "a procedure"))
+        return replace(statement, procedure=plain_name(cursor, "a procedure"))
     if cursor.takes("FORMAT"):
-        return replace(found, mapped=_format(cursor))
+        return replace(statement, mapped=_format(cursor))
     if cursor.takes("SKIP", "ALL", "ERRORS"):
-        return replace(found, skips_errors=True)
+        return replace(statement, skips_errors=True)
     if word == "SKIP":
         cursor.fail("only SKIP ALL ERRORS is supported: which rows fail is said by the target")
     if word in ("AGGREGATOR", "RESOURCE", "OUT_OF_ORDER", "DISABLE", "ENABLE"):
         notes.append(Noted(token.place, word, "has no effect here"))
         _skip_clause(cursor)
-        return found
+        return statement
     if word == "WITH":
         cursor.fail("WITH TRANSFORM is not supported: it starts a program on the server")
     if word == "INTO":
@@ -85,7 +85,7 @@ def _clause(cursor: Cursor, found: CreatePipeline, notes: list[Noted]) -> Create
             f"{token} is not supported in CREATE PIPELINE: rows are appended as they are; "
             "columns are chosen by FORMAT AVRO (column <- path, ...) or by a procedure"
         )
-    return replace(found, options=read_option(cursor, found.options, notes))
+    return replace(statement, options=read_option(cursor, statement.options, notes))
 
 
 def _skip_clause(cursor: Cursor) -> None:
@@ -97,19 +97,23 @@ def _skip_clause(cursor: Cursor) -> None:
     cursor.takes("OPTIMIZATION")
 
 
-def read_option(cursor: Cursor, found: PipelineOptions, notes: list[Noted]) -> PipelineOptions:
+def read_option(
+    cursor: Cursor, pipeline_options: PipelineOptions, notes: list[Noted]
+) -> PipelineOptions:
     """One of the options that CREATE and ALTER share."""
     token = cursor.next
     if cursor.takes("CONFIG"):
-        return replace(found, config=_json(cursor, "CONFIG"))
+        return replace(pipeline_options, config=_json(cursor, "CONFIG"))
     if cursor.takes("CREDENTIALS"):
-        return replace(found, credentials=_json(cursor, "CREDENTIALS"))
+        return replace(pipeline_options, credentials=_json(cursor, "CREDENTIALS"))
     if cursor.takes("BATCH_INTERVAL"):
-        return replace(found, batch_interval=_milliseconds(cursor))
+        return replace(pipeline_options, batch_interval=_milliseconds(cursor))
     if cursor.takes("MAX_OFFSETS_PER_BATCH_PARTITION"):
-        return replace(found, most_rows=_positive(cursor, "a number of records"))
+        return replace(pipeline_options, most_rows=_positive(cursor, "a number of records"))
     if cursor.takes("STOP_ON_ERROR"):
-        return replace(found, stop_on_error=cursor.expect("ON", "OFF").text.upper() == "ON")
+        return replace(
+            pipeline_options, stop_on_error=cursor.expect("ON", "OFF").text.upper() == "ON"
+        )
     if cursor.takes("MAX_PARTITIONS_PER_BATCH") or cursor.takes("MAX_RETRIES_PER_BATCH_PARTITION"):
         _positive(cursor, "a number", least=0)
         what = token.text.upper()
@@ -119,7 +123,7 @@ def read_option(cursor: Cursor, found: PipelineOptions, notes: list[Noted]) -> P
             else "has no effect: what may pass by itself is tried again with growing pauses"
         )
         notes.append(Noted(token.place, what, message))
-        return found
+        return pipeline_options
     options = ("CONFIG", "CREDENTIALS", "BATCH_INTERVAL", "STOP_ON_ERROR", "INTO", "FORMAT", "SKIP")
     if token.kind == "word":
         cursor.fail(f"the clause {token} is not known; {suggest(token.text, options)}")

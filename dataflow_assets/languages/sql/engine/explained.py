@@ -29,50 +29,50 @@ _LONGEST = 60
 """Signs of a column's text, above which it has a name."""
 
 
-def explain(made: FlinkPlan | ViewPlan) -> str:
+def explain(plan: FlinkPlan | ViewPlan) -> str:
     """The lines, from the records to the rows of the target."""
-    return "\n".join(_lines(made))
+    return "\n".join(_lines(plan))
 
 
-def _lines(made: FlinkPlan | ViewPlan) -> Iterator[str]:
-    if isinstance(made, ViewPlan) and made.united:
-        names = yield from _union(made.united)
-        yield from _forget(made)
-        yield from _merge(made, names)
+def _lines(plan: FlinkPlan | ViewPlan) -> Iterator[str]:
+    if isinstance(plan, ViewPlan) and plan.united:
+        names = yield from _union(plan.united)
+        yield from _forget(plan)
+        yield from _merge(plan, names)
         return
-    names = [one.name for one in made.cells]
-    yield f"read     {', '.join(map(_cell, made.cells))}"
-    if isinstance(made, FlinkPlan):
-        if isinstance(made.value, ChangeLayout):
+    names = [one.name for one in plan.cells]
+    yield f"read     {', '.join(map(_cell, plan.cells))}"
+    if isinstance(plan, FlinkPlan):
+        if isinstance(plan.value, ChangeLayout):
             yield "         each record is a change, which is passed on by key; no state"
-        elif made.changelog:
+        elif plan.changelog:
             yield "         each record replaces the row of its key, or deletes it; no state"
-        for unnest in made.unnests:
+        for unnest in plan.unnests:
             yield from _unnest(unnest, names)
-        yield from _write(made.outputs, made.shared, names, made.where, "where")
+        yield from _write(plan.outputs, plan.shared, names, plan.where, "where")
         return
-    if made.windows is not None:
-        yield _window(made.windows, names)
+    if plan.windows is not None:
+        yield _window(plan.windows, names)
         names += ["window_start", "window_end", "window_time"]
-    yield from _forget(made)
-    if made.changelog:
-        key = ", ".join(names[at] for at, _ in made.primary)
+    yield from _forget(plan)
+    if plan.changelog:
+        key = ", ".join(names[at] for at, _ in plan.primary)
         yield f"latest   of each {key}, before and after: state `rows`"
-    for unnest in made.unnests:
+    for unnest in plan.unnests:
         yield from _unnest(unnest, names)
-    yield from _merge(made, names)
+    yield from _merge(plan, names)
 
 
-def _forget(made: ViewPlan) -> Iterator[str]:
-    if made.expires:
-        yield f"forget   after {_seconds(made.expires)} without a change, but for windows"
+def _forget(plan: ViewPlan) -> Iterator[str]:
+    if plan.expires:
+        yield f"forget   after {_seconds(plan.expires)} without a change, but for windows"
 
 
-def _merge(made: ViewPlan, names: list[str]) -> Iterator[str]:
-    for number, stage in enumerate(made.stages):
+def _merge(plan: ViewPlan, names: list[str]) -> Iterator[str]:
+    for number, stage in enumerate(plan.stages):
         yield from _stage(number, stage, names)
         names = [_short(one, f"${number}.{at}") for at, one in enumerate(_names(stage, names))]
-    yield from _write(made.outputs, made.shared, names, made.having, "having")
+    yield from _write(plan.outputs, plan.shared, names, plan.having, "having")
 
 
 def _union(tables: Sequence[TableRows]) -> Generator[str, None, list[str]]:

@@ -191,11 +191,11 @@ class Merging(ABC):
     def _one(
         self,
         group: bytes,
-        known: bytes | None,
+        old: bytes | None,
         counted: Sequence[tuple[Any, int]],
-        found: MergedGroups,
+        merged: MergedGroups,
     ) -> None:
-        """Adds one key to `found`: what was kept of it, and what has changed.
+        """Adds one key to `merged`: what was kept of it, and what has changed.
 
         Changes that cancel each other change nothing: its row is not computed again.
         """
@@ -235,10 +235,10 @@ class FlinkGroups(Merging):
         if now != sent:
             found.rows.append((group, sent, now))
 
-    def _read(self, known: bytes | None) -> tuple[int, bytes | None, list[Any]]:
-        if known is None:
+    def _read(self, old: bytes | None) -> tuple[int, bytes | None, list[Any]]:
+        if old is None:
             return 0, None, [one.empty() for one in self._accumulators]
-        rows, sent, *values = unpack(known)
+        rows, sent, *values = unpack(old)
         return rows, sent, values
 
     def _add(self, values: list[Any], folded: Sequence[Any], times: int) -> None:
@@ -248,11 +248,11 @@ class FlinkGroups(Merging):
     def _results(self, values: list[Any]) -> list[Any]:
         return [one.result(value) for one, value in zip(self._accumulators, values, strict=True)]
 
-    def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:
+    def _row(self, group: bytes, results: list[Any], merged: MergedGroups) -> bytes | None:
         try:
             return self.finish([*self._keys.unpack(group[self.stage.front :]), *results])
         except RejectedRecord as error:
-            found.refused.append((group, error.reason))
+            merged.refused.append((group, error.reason))
             return None
 
 
@@ -277,7 +277,7 @@ class WindowGroups(FlinkGroups):
                 merged.rows.append((group, None, row))
         return merged
 
-    def _row(self, group: bytes, results: list[Any], found: MergedGroups) -> bytes | None:  # noqa: ARG002
+    def _row(self, group: bytes, results: list[Any], merged: MergedGroups) -> bytes | None:  # noqa: ARG002
         return None
 
 

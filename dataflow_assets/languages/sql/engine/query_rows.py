@@ -56,9 +56,9 @@ class QueryRows:
     def _change(self, record: Record, row: Row, gone: bool) -> Record | None:
         return self._delete(record, row) if gone else self._of(record, row)
 
-    def _settle(self, found: list[Record]) -> list[Record]:
+    def _settle(self, records: list[Record]) -> list[Record]:
         """Without deletes of rows whose key the next one has again."""
-        pairs = zip(found, [*found[1:], None], strict=False)
+        pairs = zip(records, [*records[1:], None], strict=False)
         return [one for one, other in pairs if other is None or not self._replaces(other, one)]
 
     def _replaces(self, record: Record, other: Record) -> bool:

@@ -255,18 +255,18 @@ def _of_days(arguments: Sequence[Expression]) -> list[Expression]:
     return days
 
 
-def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) -> Expression:
+def _with_digits(name: str, expression: Expression, arguments: Sequence[Expression]) -> Expression:
     """The type of a rounded decimal depends on how many digits are written."""
-    if name not in ("ROUND", "TRUNCATE") or found.type.kind != "DECIMAL":
-        return found
+    if name not in ("ROUND", "TRUNCATE") or expression.type.kind != "DECIMAL":
+        return expression
     digits = arguments[1] if len(arguments) > 1 else FlinkConstant(INT, 0)
-    kind = found.type
+    kind = expression.type
     if not isinstance(digits, FlinkConstant) or not isinstance(digits.value, int):
-        return found
+        return expression
     if digits.value >= kind.scale:
-        return found
+        return expression
     scale = max(digits.value, 0)
-    return cast_to(found, decimal(1 + kind.length - kind.scale + scale, scale))
+    return cast_to(expression, decimal(1 + kind.length - kind.scale + scale, scale))
 
 
 def _fail_unknown(node: Invoked) -> NoReturn:

@@ -8,9 +8,8 @@ from dataflow_assets.languages.common.tokens import Unreadable
 from dataflow_assets.languages.sql.engine.expressions import Expression, columns, lasting
 from dataflow_assets.languages.sql.engine.metadata import METADATA
 from dataflow_assets.languages.sql.engine.plan import Cell, FlinkOutput
-from dataflow_assets.languages.sql.reader.key_columns import OTHER, column_at
 from dataflow_assets.languages.sql.reader.options import KAFKA
-from dataflow_assets.languages.sql.reader.relation import Relation
+from dataflow_assets.languages.sql.reader.relation import OTHER, Relation, column_at
 from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 

@@ -50,9 +50,9 @@ class FileState(StatementNotes):
         return FlinkCatalog(tables | sound, views, frozenset(self.broken), unusable)
 
 
-def _unusable(name: str, found: Sequence[tuple[str, FlinkDeclared | None]]) -> str:
-    files = ", ".join(sorted(file for file, _ in found))
-    if len(found) == 1:
+def _unusable(name: str, declarations: Sequence[tuple[str, FlinkDeclared | None]]) -> str:
+    files = ", ".join(sorted(file for file, _ in declarations))
+    if len(declarations) == 1:
         return f"{name} is declared in {files}, which has findings about it"
     reason = f"several files of this folder declare {name}: {files}"
     return f"{reason}; declare it in this one, or in one of them"

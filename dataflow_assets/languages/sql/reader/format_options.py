@@ -68,10 +68,10 @@ class FormatOptions:
         return text
 
 
-def _unescape(found: re.Match[str]) -> str:
-    if found[1]:
-        return chr(int(found[1], 16))
-    return _ESCAPED.get(found[2], found[2])
+def _unescape(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return _ESCAPED.get(match[2], match[2])
 
 
 def _json(given: FormatOptions, start: str) -> dict[str, Any]:

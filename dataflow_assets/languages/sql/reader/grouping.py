@@ -52,17 +52,17 @@ class Grouping(Scope):
             return None  # something in it is an aggregate, or wrong: its parts tell
         return self._column(expression) if expression in self.keys else None
 
-    def _key(self, found: Expression, node: FlinkName) -> Expression:
-        if found not in self.keys:
+    def _key(self, expression: Expression, node: FlinkName) -> Expression:
+        if expression not in self.keys:
             name = ".".join(node.parts)
             message = f"{name} is neither in GROUP BY nor inside an aggregate"
             if any(isinstance(one, FlinkConstant) for one in self.keys):
                 message += "; a number in GROUP BY is no place in the SELECT: write the column"
             raise Unreadable(node.place, message)
-        return self._column(found, node.parts[-1])
+        return self._column(expression, node.parts[-1])
 
-    def _column(self, found: Expression, name: str = "") -> FlinkColumn:
-        return FlinkColumn(found.type, self.keys.index(found), name)
+    def _column(self, expression: Expression, name: str = "") -> FlinkColumn:
+        return FlinkColumn(expression.type, self.keys.index(expression), name)
 
     def _call(self, node: Invoked) -> Expression:
         call = aggregate(node, self.inner)

@@ -181,22 +181,21 @@ def _columns_in_order(
 
 def _fit(
     place: Place,
-    found: Expression,
+    expression: Expression,
     column: FlinkColumnDefinition,
     target: FlinkDeclared,
     *,
     trims: bool,
 ) -> Expression:
     kind = column.type or STRING
-    if not assignable(found.type, kind):
-        message = (
-            f"is {found.type}, and {target.name}.{column.name} is {kind}: write CAST(... AS {kind})"
-        )
+    if not assignable(expression.type, kind):
+        name = f"{target.name}.{column.name}"
+        message = f"is {expression.type}, and {name} is {kind}: write CAST(... AS {kind})"
         raise Unreadable(place, message)
-    if found.type.text and kind.text and not trims:
-        return found  # lengths are not enforced
+    if expression.type.text and kind.text and not trims:
+        return expression  # lengths are not enforced
     try:
-        fitted = cast_to(found, kind)
+        fitted = cast_to(expression, kind)
         return cast_to(fitted, METADATA[column.metadata]) if column.metadata else fitted
     except ValueError as error:
         raise Unreadable(place, str(error)) from None

@@ -21,9 +21,8 @@ from dataflow_assets.languages.sql.engine.plan import FlinkOutput
 from dataflow_assets.languages.sql.engine.ranking import Ranking
 from dataflow_assets.languages.sql.engine.stages import FlinkStage
 from dataflow_assets.languages.sql.reader.changelogs import check_upserts
-from dataflow_assets.languages.sql.reader.key_columns import OTHER, column_at
 from dataflow_assets.languages.sql.reader.ranking import compared_to
-from dataflow_assets.languages.sql.reader.relation import Relation
+from dataflow_assets.languages.sql.reader.relation import OTHER, Relation, column_at
 from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.windows import implied_columns

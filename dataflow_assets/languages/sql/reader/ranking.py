@@ -95,7 +95,7 @@ def _orderable(node: Node, scope: Scope) -> Expression:
 
 
 def ranking(
-    found: Numbering,
+    numbers: Numbering,
     columns: Iterable[Expression],
     where: Expression | None,
     arrival: FlinkArrival | None,
@@ -105,29 +105,29 @@ def ranking(
     """The rows of a SELECT by their numbers; how many of them are of use is not known yet.
 
     Args:
-        found: the ROW_NUMBER().
+        numbers: the ROW_NUMBER().
         columns: of the SELECT.
         where: of the rows that are numbered.
         arrival: of rows that only come: what tells when that was.
         retracts: whether rows may go as well.
     """
     conditions: list[Expression] = []
-    conditions += (one for one in columns if _is_stored(one, found) and one not in conditions)
-    conditions += (one for one, _, _ in found.order if one not in conditions)
+    conditions += (one for one in columns if _is_stored(one, numbers) and one not in conditions)
+    conditions += (one for one, _, _ in numbers.order if one not in conditions)
     order = [
         FlinkOrder(conditions.index(one), descending, first)
-        for one, descending, first in found.order
+        for one, descending, first in numbers.order
     ]
-    late = _is_latest(found)
+    late = _is_latest(numbers)
     for one in () if arrival is None else arrival.columns:
         conditions += () if one in conditions else (one,)
         order.append(FlinkOrder(conditions.index(one), late, not late))
     calls = tuple(Aggregate(NUMBERED, one.type, one) for one in conditions)
-    return Ranking(found.partition, calls, where, retracts=retracts, order=tuple(order))
+    return Ranking(numbers.partition, calls, where, retracts=retracts, order=tuple(order))
 
 
-def _is_stored(one: Expression, found: Numbering) -> bool:
-    return one != NUMBER and not isinstance(one, FlinkConstant) and one not in found.partition
+def _is_stored(one: Expression, numbers: Numbering) -> bool:
+    return one != NUMBER and not isinstance(one, FlinkConstant) and one not in numbers.partition
 
 
 def arrival_cells(stage: FlinkStage) -> Iterator[Cell]:
@@ -137,25 +137,25 @@ def arrival_cells(stage: FlinkStage) -> Iterator[Cell]:
             yield Cell(name, "metadata", metadata=name, type=METADATA[name])
 
 
-def _is_latest(found: Numbering) -> bool:
+def _is_latest(numbers: Numbering) -> bool:
     """Tells whether the latest row is the first: of two at one time the one that came later.
 
     Of rows with any other equal values the one that came first stays.
     """
-    first, descending, _ = found.order[0]
+    first, descending, _ = numbers.order[0]
     return descending and first.type.kind in ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
-def number_column(made: Ranking, one: Expression, name: str) -> Expression:
+def number_column(ranked: Ranking, one: Expression, name: str) -> Expression:
     """A column of the SELECT, over what the ranking passes on."""
     if one == NUMBER:
-        return FlinkColumn(BIGINT, made.number_at, name)
-    if one in made.keys:
-        return FlinkColumn(one.type, made.keys.index(one), name)
+        return FlinkColumn(BIGINT, ranked.number_at, name)
+    if one in ranked.keys:
+        return FlinkColumn(one.type, ranked.keys.index(one), name)
     if isinstance(one, FlinkConstant):
         return one
-    at = next(at for at, call in enumerate(made.calls) if call.argument == one)
-    return FlinkColumn(one.type, len(made.keys) + at, name)
+    at = next(at for at, call in enumerate(ranked.calls) if call.argument == one)
+    return FlinkColumn(one.type, len(ranked.keys) + at, name)
 
 
 def limit_rankings(

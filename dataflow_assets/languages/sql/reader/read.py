@@ -187,13 +187,13 @@ def _flow_of(
 def _steps(
     insert: FlinkInsert,
     messages: Sequence[KafkaSource],
-    made: FlinkPlan | ViewPlan,
+    flow_plan: FlinkPlan | ViewPlan,
     state: FileState,
 ) -> tuple[Step, Source]:
-    if isinstance(made, FlinkPlan):
-        return SqlQuery(plan=made, text=insert.text), messages[0]
-    step = ViewRows(view=made, text=insert.text)
-    return step, views.source(insert, messages, made, state.settings)
+    if isinstance(flow_plan, FlinkPlan):
+        return SqlQuery(plan=flow_plan, text=insert.text), messages[0]
+    step = ViewRows(view=flow_plan, text=insert.text)
+    return step, views.source(insert, messages, flow_plan, state.settings)
 
 
 def _target(what: str, insert: FlinkInsert, state: FileState) -> FlinkDeclared | None:
@@ -240,10 +240,10 @@ def _document(
     return StatementDocument(state.file, f"flow {name}", places)
 
 
-def _policies(state: FileState, target: FlinkDeclared, made: FlinkPlan | ViewPlan) -> Policies:
+def _policies(state: FileState, target: FlinkDeclared, flow_plan: FlinkPlan | ViewPlan) -> Policies:
     way = state.settings.get("dataflow.onRejected", "table")
     waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
-    counted = isinstance(made, ViewPlan)
+    counted = isinstance(flow_plan, ViewPlan)
     return Policies(
         max_rejected_percent=100.0 if counted else Policies.max_rejected_percent,
         freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.tokens import Place, Unreadable
-from dataflow_assets.languages.sql.engine.expressions import Expression
+from dataflow_assets.languages.sql.engine.expressions import (
+    CastTo,
+    Expression,
+    FlinkColumn,
+    columns,
+    lasting,
+)
 from dataflow_assets.languages.sql.engine.stages import FlinkStage
+from dataflow_assets.languages.sql.engine.types import keeps_apart
 from dataflow_assets.languages.sql.engine.unnest import Unnest
 from dataflow_assets.languages.sql.engine.windows import FlinkWindows
 from dataflow_assets.languages.sql.reader.bind import Scope
@@ -18,14 +25,16 @@ from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
 from dataflow_assets.languages.sql.reader.windows import BOUNDS
 
 Refused = Sequence[tuple[Place, str]]
+OTHER = -1
+"""In place of the place of a column: something that is computed."""
 
 
 class FlinkRefusals(Exception):
     """Parts of a query that are understood, and cannot run."""
 
-    def __init__(self, found: Refused) -> None:
-        self.found = found
-        super().__init__(found)
+    def __init__(self, refused: Refused) -> None:
+        self.found = refused
+        super().__init__(refused)
 
 
 @dataclass(frozen=True)
@@ -108,3 +117,20 @@ class FlinkCatalog:
         raise Unreadable(
             place, f"no table {name} above, or in another file of the folder; {advice}"
         )
+
+
+def column_at(expression: Expression) -> int | None:
+    """Which column of a row it is; None for what all rows have, `OTHER` for anything else.
+
+    A column that is cast without becoming equal to another value, as Flink casts by itself into a
+    larger type, is that column.
+    """
+    if not columns(expression) and lasting(expression):
+        return None
+    if (
+        isinstance(expression, CastTo)
+        and not expression.tries
+        and isinstance(expression.given, FlinkColumn)
+    ):
+        return expression.given.at if keeps_apart(expression.given.type, expression.type) else OTHER
+    return expression.at if isinstance(expression, FlinkColumn) else OTHER

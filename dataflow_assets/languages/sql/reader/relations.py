@@ -112,35 +112,35 @@ def _group(select: Select, source: Relation, scope: Scope) -> Relation:
     return windowed if numbers is None else _rank(windowed, numbers)
 
 
-def _in_windows(place: Place, found: Relation, source: Relation, made: FlinkStage) -> Relation:
+def _in_windows(place: Place, relation: Relation, source: Relation, groups: FlinkStage) -> Relation:
     """With one more stage, whose groups are final with the window that they are in."""
     stages = source.stages
-    inside = bool(source.bounds) and set(source.bounds[:2]) <= set(made.keys)
+    inside = bool(source.bounds) and set(source.bounds[:2]) <= set(groups.keys)
     if source.windows is None or (stages and not inside):
-        return replace(found, stages=(*stages, made), bounds=())
-    window = closing(made.keys, source.bounds, source.windows, place)
-    kept = [one for one in source.bounds if one in made.keys]
-    bounds = tuple(FlinkColumn(one.type, made.keys.index(one)) for one in kept)
-    return replace(found, stages=(*stages, replace(made, window=window)), bounds=bounds)
+        return replace(relation, stages=(*stages, groups), bounds=())
+    window = closing(groups.keys, source.bounds, source.windows, place)
+    kept = [one for one in source.bounds if one in groups.keys]
+    bounds = tuple(FlinkColumn(one.type, groups.keys.index(one)) for one in kept)
+    return replace(relation, stages=(*stages, replace(groups, window=window)), bounds=bounds)
 
 
-def _rank(source: Relation, found: Numbering) -> Relation:
+def _rank(source: Relation, numbers: Numbering) -> Relation:
     source = source.limit_rankings()
     if source.windows is not None and not source.stages:
         message = "ROW_NUMBER() over rows of windows is not supported: number groups of them"
-        raise Unreadable(found.place, message)
+        raise Unreadable(numbers.place, message)
     if source.united and not source.stages:
         message = (
             "ROW_NUMBER() over UNION ALL is not supported, as nothing says which of two tables is "
             "first: number groups of these rows, or write them into one topic and number its rows"
         )
-        raise Unreadable(found.place, message)
+        raise Unreadable(numbers.place, message)
     changes, columns = source.changes, [one for _, one in source.columns]
     arrived = None if source.stages or changes else FlinkArrival(source.width, source.unnests)
-    ranked = ranking(found, columns, source.where, arrived, retracts=changes)
+    ranked = ranking(numbers, columns, source.where, arrived, retracts=changes)
     passed_on = tuple((name, number_column(ranked, one, name)) for name, one in source.columns)
-    rows = replace(source, columns=passed_on, where=None, unlimited=found.place)
-    return _in_windows(found.place, rows, source, ranked)
+    rows = replace(source, columns=passed_on, where=None, unlimited=numbers.place)
+    return _in_windows(numbers.place, rows, source, ranked)
 
 
 def _distinct(place: Place, source: Relation) -> Relation:

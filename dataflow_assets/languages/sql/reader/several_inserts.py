@@ -37,7 +37,7 @@ class PlannedInsert(NamedTuple):
 
 
 def check_apart(
-    insert: FlinkInsert, made: FlinkPlan | ViewPlan, others: list[PlannedInsert]
+    insert: FlinkInsert, plan: FlinkPlan | ViewPlan, others: list[PlannedInsert]
 ) -> None:
     """Raises Unreadable where rows of another INSERT, and those of this one, could have one key.
 
@@ -47,19 +47,19 @@ def check_apart(
 
     Args:
         insert: what was read.
-        made: of it.
+        plan: of it.
         others: those before it into the same table; this one is added.
     """
     for other in others:
-        if collide(made, other.plan):
+        if collide(plan, other.plan):
             message = f"the INSERT in line {other.insert.place.line} writes into the same table"
-            raise Unreadable(insert.query.place, f"{message}, {reason(made)}")
-    others.append(PlannedInsert(insert, made))
+            raise Unreadable(insert.query.place, f"{message}, {reason(plan)}")
+    others.append(PlannedInsert(insert, plan))
 
 
-def reason(made: FlinkPlan | ViewPlan) -> str:
+def reason(plan: FlinkPlan | ViewPlan) -> str:
     """Why an INSERT that collides with another one is refused, and what to write instead."""
-    key = ", ".join(one.name for one in made.outputs if one.key)
+    key = ", ".join(one.name for one in plan.outputs if one.key)
     same = f"PRIMARY KEY ({key})" if key else "PRIMARY KEY"
     return (
         f"and its rows may have the same {same}: rows of both would replace and delete each other. "
@@ -68,19 +68,19 @@ def reason(made: FlinkPlan | ViewPlan) -> str:
     )
 
 
-def collide(made: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
+def collide(plan: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
     """Tells whether a row of one could replace or delete a row of the other in one table."""
-    return (_changes(made) or _changes(other)) and not _apart(made, other)
+    return (_changes(plan) or _changes(other)) and not _apart(plan, other)
 
 
-def _changes(made: FlinkPlan | ViewPlan) -> bool:
-    if isinstance(made, FlinkPlan):
-        return made.changelog
-    return any(one.key for one in made.outputs)
+def _changes(plan: FlinkPlan | ViewPlan) -> bool:
+    if isinstance(plan, FlinkPlan):
+        return plan.changelog
+    return any(one.key for one in plan.outputs)
 
 
-def _apart(made: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
-    mine, theirs = dict(_constants(made)), dict(_constants(other))
+def _apart(plan: FlinkPlan | ViewPlan, other: FlinkPlan | ViewPlan) -> bool:
+    mine, theirs = dict(_constants(plan)), dict(_constants(other))
     return any(name in theirs and _differ(theirs[name], one) for name, one in mine.items())
 
 
@@ -91,11 +91,11 @@ def _differ(one: FlinkConstant, other: FlinkConstant) -> bool:
     return alike and one.value != other.value and str(one.value) != str(other.value)
 
 
-def _constants(made: FlinkPlan | ViewPlan) -> Iterator[tuple[str, FlinkConstant]]:
-    stages = made.stages if isinstance(made, ViewPlan) else ()
+def _constants(plan: FlinkPlan | ViewPlan) -> Iterator[tuple[str, FlinkConstant]]:
+    stages = plan.stages if isinstance(plan, ViewPlan) else ()
     constants: Known = {}
-    for one in made.outputs:
-        constant = _constant(one.expression, made.shared, stages, constants) if one.key else None
+    for one in plan.outputs:
+        constant = _constant(one.expression, plan.shared, stages, constants) if one.key else None
         if constant is not None:
             yield one.name, constant
 

@@ -59,7 +59,7 @@ def _plan(flow: Flow) -> FlinkPlan | ViewPlan | None:
     return None
 
 
-def _message(made: FlinkPlan | ViewPlan, address: Address, others: list[Document]) -> str:
+def _message(plan: FlinkPlan | ViewPlan, address: Address, others: list[Document]) -> str:
     places = (f"{one.file}:{one.places[()].line}" for one in islice(others, _NAMED))
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return f"the INSERT in {', '.join(places)}{more} writes into {address.name} too, {reason(made)}"
+    return f"the INSERT in {', '.join(places)}{more} writes into {address.name} too, {reason(plan)}"

@@ -157,55 +157,55 @@ def _at(file: str, table: FlinkCreateTable, place: Place, message: str) -> Findi
     return Finding(file, place.line, place.column, f"table {table.name}", message)
 
 
-def _check_options(found: FlinkDeclared, notes: Notes) -> None:
-    plain = known.of_connector(found.connector)
+def _check_options(declared: FlinkDeclared, notes: Notes) -> None:
+    plain = known.of_connector(declared.connector)
     both = (*known.FORMATS, *CHANGE_FORMATS)
     prefixed = [
         replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
     ]
-    formats = [*prefixed, *(both if found.connector == known.KAFKA else ())]
-    if found.connector == known.JDBC:
+    formats = [*prefixed, *(both if declared.connector == known.KAFKA else ())]
+    if declared.connector == known.JDBC:
         formats = []
-    for key in found.options:
+    for key in declared.options:
         one = entry(key, plain, formats)
-        where = (found.document, key)
+        where = (declared.document, key)
         if one is None:
-            notes.wrong(where, _unknown_option(key, found, (*plain, *formats)), key=True)
-        elif (other := _effective_name(found, key, both)) is not None:
+            notes.wrong(where, _unknown_option(key, declared, (*plain, *formats)), key=True)
+        elif (other := _effective_name(declared, key, both)) is not None:
             notes.wrong(where, f"has no effect here: write {other}", key=True)
         elif one.verdict == "refused":
             notes.wrong(where, one.says, key=True)
         elif one.verdict == "note":
-            _note(found, one, key, notes)
+            _note(declared, one, key, notes)
         elif one.verdict == "ignored":
             notes.idle(where)
 
 
-def _effective_name(found: FlinkDeclared, key: str, formats: Sequence[Key]) -> str | None:
+def _effective_name(declared: FlinkDeclared, key: str, formats: Sequence[Key]) -> str | None:
     """The name that the option of a format has by the key that names the format."""
-    if found.connector != known.KAFKA:
+    if declared.connector != known.KAFKA:
         return None
-    bare = "format" in found.options
+    bare = "format" in declared.options
     if not bare and entry(key, formats) is not None:
         return f"value.{key}"
     inside = key.removeprefix("value.")
     return inside if bare and inside != key and entry(inside, formats) is not None else None
 
 
-def _unknown_option(key: str, found: FlinkDeclared, keys: Sequence[Key]) -> str:
-    other = known.ONLY_UPSERT if found.connector == known.KAFKA else known.ONLY_KAFKA
+def _unknown_option(key: str, declared: FlinkDeclared, keys: Sequence[Key]) -> str:
+    other = known.ONLY_UPSERT if declared.connector == known.KAFKA else known.ONLY_KAFKA
     if entry(key, other) is not None:
-        return f"is not an option of {found.connector}"
+        return f"is not an option of {declared.connector}"
     return f"unknown option; {suggest(key, names(keys))}" if len(key) > 2 else "unknown option"
 
 
-def _note(found: FlinkDeclared, one: Key, key: str, notes: Notes) -> None:
+def _note(declared: FlinkDeclared, one: Key, key: str, notes: Notes) -> None:
     harmless = {"sink.delivery-guarantee": "exactly-once"}
     if key.endswith("avro.timestamp_mapping.legacy"):
-        if found.text(key) != "true":
-            notes.wrong((found.document, key), one.says)
-    elif found.text(key) != harmless.get(key, one.default):
-        notes.note((found.document, key), one.says)
+        if declared.text(key) != "true":
+            notes.wrong((declared.document, key), one.says)
+    elif declared.text(key) != harmless.get(key, one.default):
+        notes.note((declared.document, key), one.says)
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -224,11 +224,11 @@ _NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows"
 _DURATIONS = ("scan.topic-partition-discovery.interval", "sink.buffer-flush.interval")
 
 
-def _check_values(found: FlinkDeclared, notes: Notes) -> None:
+def _check_values(declared: FlinkDeclared, notes: Notes) -> None:
     """Also of options without effect: a misspelt value is no option of Flink's."""
-    for key, option in found.options.items():
+    for key, option in declared.options.items():
         plain = _START.sub("", key)
-        where = (found.document, key)
+        where = (declared.document, key)
         allowed = _CHOICES.get(plain)
         if allowed is not None and option.value not in allowed:
             notes.wrong(where, suggest(option.value, allowed))
@@ -237,32 +237,36 @@ def _check_values(found: FlinkDeclared, notes: Notes) -> None:
         elif key in _DURATIONS and milliseconds(option.value) is None:
             notes.wrong(where, "must be a duration, like 500ms, 1s or 5 min")
     rows, waits = _BUFFER
-    if found.connector == known.UPSERT and (found.is_buffered(rows) != found.is_buffered(waits)):
-        zero_key = rows if found.is_buffered(waits) else waits
-        notes.wrong((found.document, zero_key), "must be above zero too, as the other one is")
+    if declared.connector == known.UPSERT and (
+        declared.is_buffered(rows) != declared.is_buffered(waits)
+    ):
+        zero_key = rows if declared.is_buffered(waits) else waits
+        notes.wrong((declared.document, zero_key), "must be above zero too, as the other one is")
 
 
-def _check_required(found: FlinkDeclared, notes: Notes) -> None:
+def _check_required(declared: FlinkDeclared, notes: Notes) -> None:
     needed = {"topic": "the topic", "properties.bootstrap.servers": "the brokers"}
     for key, what in needed.items():
-        notes.require((found.document, key), (found.options and found.text(key)) or None, what)
-    if ";" in found.text("topic"):
+        notes.require(
+            (declared.document, key), (declared.options and declared.text(key)) or None, what
+        )
+    if ";" in declared.text("topic"):
         message = "a list of topics is not supported: declare a table for each topic"
-        notes.wrong((found.document, "topic"), message)
-    upsert = found.connector == known.UPSERT
-    table = found.table
+        notes.wrong((declared.document, "topic"), message)
+    upsert = declared.connector == known.UPSERT
+    table = declared.table
     if upsert and not table.key:
         message = "is required with upsert-kafka: PRIMARY KEY (...) NOT ENFORCED"
         notes.findings.append(
-            _at(found.document.file, table, table.place, f"PRIMARY KEY {message}")
+            _at(declared.document.file, table, table.place, f"PRIMARY KEY {message}")
         )
-    if not upsert and table.key and envelope(found.options) is None:
+    if not upsert and table.key and envelope(declared.options) is None:
         place = table.key_place or table.place
         message = (
             "a PRIMARY KEY needs the connector upsert-kafka, or a format of changes such as "
             "debezium-json: other records of a kafka table are inserts"
         )
-        notes.findings.append(_at(found.document.file, table, place, message))
+        notes.findings.append(_at(declared.document.file, table, place, message))
 
 
 def environment_of(settings: Mapping[str, Any]) -> Environment:

@@ -33,10 +33,10 @@ def unnest(node: FlinkUnnestedJoin, scope: Scope, where: Expression | None, widt
     return Unnest(array, width, node.outer, where)
 
 
-def columns(node: FlinkUnnestedJoin, made: Unnest) -> Sequence[tuple[str, Expression]]:
+def columns(node: FlinkUnnestedJoin, unnested: Unnest) -> Sequence[tuple[str, Expression]]:
     """The columns of the items by their names. Raises Unreadable."""
-    types = made.types if node.numbered else made.types[:-1]
-    names = node.columns or tuple(_names(node, made.given.type))
+    types = unnested.types if node.numbered else unnested.types[:-1]
+    names = node.columns or tuple(_names(node, unnested.given.type))
     if len(names) != len(types):
         kinds = ", ".join(map(str, types))
         message = f"UNNEST has {len(types)} columns ({kinds}), and {len(names)} names for them"
@@ -45,7 +45,7 @@ def columns(node: FlinkUnnestedJoin, made: Unnest) -> Sequence[tuple[str, Expres
     if twice is not None:
         raise Unreadable(node.place, f"UNNEST has two columns of the name {twice}")
     pairs = enumerate(zip(names, types, strict=True))
-    return [(name, FlinkColumn(kind, made.at + at, name)) for at, (name, kind) in pairs]
+    return [(name, FlinkColumn(kind, unnested.at + at, name)) for at, (name, kind) in pairs]
 
 
 def _names(node: FlinkUnnestedJoin, kind: FlinkType) -> Iterator[str]:

@@ -35,10 +35,9 @@ from dataflow_assets.languages.sql.reader.inserts import (
     sharing_parts,
     times_of,
 )
-from dataflow_assets.languages.sql.reader.key_columns import column_at
 from dataflow_assets.languages.sql.reader.ranked_keys import by_key
 from dataflow_assets.languages.sql.reader.ranking import arrival_cells
-from dataflow_assets.languages.sql.reader.relation import Relation
+from dataflow_assets.languages.sql.reader.relation import Relation, column_at
 from dataflow_assets.languages.sql.reader.settings import IDLE, TTL, milliseconds
 from dataflow_assets.languages.sql.reader.syntax import FlinkInsert
 from dataflow_assets.languages.sql.reader.tables import FlinkDeclared
@@ -159,7 +158,7 @@ def _key_place(relation: Relation, key: Expression) -> int | None:
 def source(
     insert: FlinkInsert,
     messages: Sequence[KafkaSource],
-    made: ViewPlan,
+    plan: ViewPlan,
     settings: Mapping[str, str],
 ) -> ViewSource:
     """The view as the source of a flow. Raises Unreadable where its state has no place."""
@@ -181,7 +180,7 @@ def source(
     return ViewSource(
         source=first,
         others=tuple(others),
-        view=made,
+        view=plan,
         location=location,
         accepted=settings.get(ACCEPTED, ""),
         equal_keys=frozenset(one.strip() for one in settings.get(EQUAL_KEYS, "").split(";")),

@@ -81,60 +81,62 @@ def _lengths(node: Windowed) -> tuple[int, int, int]:
     return size, step, lengths.get("OFFSET", 0)
 
 
-def _millis(node: Windowed, name: str, found: Literal) -> int:
-    if found.type.kind != "MILLIS":
-        raise Unreadable(found.place, f"{node.kind}: {name} must be of days or less, not of months")
-    return int(found.value)
+def _millis(node: Windowed, name: str, literal: Literal) -> int:
+    if literal.type.kind != "MILLIS":
+        raise Unreadable(
+            literal.place, f"{node.kind}: {name} must be of days or less, not of months"
+        )
+    return int(literal.value)
 
 
-def columns(found: FlinkWindows, width: int) -> Sequence[tuple[str, Expression]]:
+def columns(window: FlinkWindows, width: int) -> Sequence[tuple[str, Expression]]:
     """The columns of windows, behind those of a row that has so many."""
     kinds: Sequence[tuple[str, FlinkType]] = (
         (START, TIMESTAMP),
         (END, TIMESTAMP),
-        (TIME, FlinkType(found.time.type.kind, 3)),
+        (TIME, FlinkType(window.time.type.kind, 3)),
     )
     return [(name, FlinkColumn(kind, width + at, name)) for at, (name, kind) in enumerate(kinds)]
 
 
 def closing(
-    keys: Sequence[Expression], bounds: Sequence[Expression], found: FlinkWindows, place: Place
+    keys: Sequence[Expression], bounds: Sequence[Expression], window: FlinkWindows, place: Place
 ) -> Closing:
     """When groups of these keys are final. Raises Unreadable where they are not those of windows.
 
     Args:
         keys: of GROUP BY, or DISTINCT.
         bounds: what `window_start`, `window_end` and `window_time` are there.
-        found: the windows.
+        window: the windows.
         place: of the query.
     """
     if any(one not in keys for one in bounds[:2]):
         raise Unreadable(place, _GROUPED)
-    return Closing(keys.index(bounds[1]), found.local)
+    return Closing(keys.index(bounds[1]), window.local)
 
 
-def check_grouped(found: FlinkWindows | None, stages: Sequence[FlinkStage], place: Place) -> None:
+def check_grouped(window: FlinkWindows | None, stages: Sequence[FlinkStage], place: Place) -> None:
     """Raises Unreadable where rows of windows are not grouped by them."""
-    if found is not None and (not stages or stages[0].window is None):
+    if window is not None and (not stages or stages[0].window is None):
         raise Unreadable(place, _GROUPED)
 
 
 def bound_at(
-    found: FlinkWindows | None, bounds: Sequence[Expression], key: Expression
+    window: FlinkWindows | None, bounds: Sequence[Expression], key: Expression
 ) -> int | None:
     """The column of a window that a text of it stands for: no two windows have the same text.
 
     Called for each column of a PRIMARY KEY.
 
     Args:
-        found: the windows of the groups, if they are in windows.
+        window: the windows of the groups, if they are in windows.
         bounds: `window_start`, `window_end` and, where it is there, `window_time`.
         key: DATE_FORMAT of a bound, or anything else.
 
     Returns:
         The place of the bound; None where several windows could have one text.
     """
-    if found is None or not isinstance(key, FlinkCall) or key.name != "DATE_FORMAT":
+    if window is None or not isinstance(key, FlinkCall) or key.name != "DATE_FORMAT":
         return None
     time, pattern = key.arguments
     if (
@@ -144,7 +146,7 @@ def bound_at(
     ):
         return None
     unit = _shown_unit(str(pattern.value))
-    whole = unit and not any(one % unit for one in (found.size, found.step, found.offset))
+    whole = unit and not any(one % unit for one in (window.size, window.step, window.offset))
     return time.at if whole else None
 
 
@@ -159,20 +161,20 @@ def _shown_unit(pattern: str) -> int | None:
 
 
 def implied_columns(
-    found: FlinkWindows | None, bounds: Sequence[Expression], given: Collection[int]
+    window: FlinkWindows | None, bounds: Sequence[Expression], given: Collection[int]
 ) -> frozenset[int]:
     """The columns of a window that others of its columns say already.
 
     Args:
-        found: the windows of the groups, if they are in windows.
+        window: the windows of the groups, if they are in windows.
         bounds: `window_start`, `window_end` and, where it is there, `window_time`.
         given: places of columns.
     """
     places = [one.at for one in bounds if isinstance(one, FlinkColumn)]
     start, end, time = places[:1], places[1:2], places[2:]
     telling = [*end]
-    if found is None or found.kind != "CUMULATE":
+    if window is None or window.kind != "CUMULATE":
         telling += start
-    if found is None or not found.local:  # in spring two ends of a clock are one time
+    if window is None or not window.local:  # in spring two ends of a clock are one time
         telling += time
     return frozenset(places) if set(telling) & set(given) else frozenset()

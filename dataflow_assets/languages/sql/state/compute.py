@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.languages.sql.engine.changes import concatenate
+from dataflow_assets.languages.sql.engine.changes import NONE, by_key, concatenate
 from dataflow_assets.languages.sql.engine.window_rows import clock_watermark
 from dataflow_assets.languages.sql.engine.windows import FlinkWindows, millis
 from dataflow_assets.languages.sql.state.digests import digests
 from dataflow_assets.languages.sql.state.driver import QueryDriver
 from dataflow_assets.languages.sql.state.files import StateFiles
-from dataflow_assets.languages.sql.state.hops import Flowing
+from dataflow_assets.languages.sql.state.hops import NOTHING, Flowing
 from dataflow_assets.languages.sql.state.manifest import MANIFEST, Manifest, Position, new_manifest
 from dataflow_assets.languages.sql.state.merges import Merges
+from dataflow_assets.languages.sql.state.output import OutputRow, batches, write_rows
 from dataflow_assets.languages.sql.state.reading import ViewReader
 from dataflow_assets.languages.sql.state.tasks import ReadSlice, StatePlace, part, run
 from dataflow_assets.languages.sql.state.watermarks import LAST, Watermarks, advance, by_clock, due
@@ -189,3 +192,32 @@ def _first_moment(previous: Manifest | None, now: int) -> int:
     if previous.expires_from is not None:
         return previous.expires_from
     return ALWAYS if previous.forgotten_upto is None else now
+
+
+def looked_at(reader: ViewReader, messages: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The rows of the target that messages make without a state; None where they make none.
+
+    Called by `dataflow preview`. Windows are shown as if no row came later.
+
+    Args:
+        reader: of the view.
+        messages: by the partition, as `Peeks.peek` gives them.
+    """
+    arrived: list[pa.Table] = []
+    rows: list[OutputRow] = []
+    for partition, batch in sorted(messages.items()):
+        read = reader.read(OffsetSlice(partition, 0, 0), [batch])
+        arrived.append(read.changes)
+        rows += read.refused
+    flowing = Flowing(reader.view, reader.environment)
+    pending = flowing.arriving(concatenate(arrived))
+    for hop in flowing.hops:
+        moved = flowing.merge(hop, NOTHING, pending.get(hop.table, NONE))
+        if flowing.is_windowed(hop):
+            kept = {key: value for key, value in by_key(moved.puts).items() if value is not None}
+            moved = moved.and_then(flowing.close(hop, kept))
+        for name, some in moved.changes.items():
+            pending[name] = concatenate([pending.get(name, NONE), some])
+        rows += moved.output
+    table = pa.Table.from_batches(batches(write_rows(rows))).combine_chunks() if rows else None
+    return None if table is None else table.to_batches()[0]

@@ -12,7 +12,7 @@ from dataflow_assets.languages.sql.state.manifest import MANIFEST, Manifest, Pos
 DAY = 24 * 3600 * 10**9
 
 
-def collect(files: StateFiles, position: Position, known: Mapping[str, Manifest]) -> None:
+def collect(files: StateFiles, position: Position, manifests: Mapping[str, Manifest]) -> None:
     """Deletes what none of the known states names, of their spans and of older ones.
 
     A driver that was taken over without knowing it does no harm: the files of a later state are
@@ -23,9 +23,9 @@ def collect(files: StateFiles, position: Position, known: Mapping[str, Manifest]
     Args:
         files: of the view.
         position: of a state that is committed.
-        known: by their names that state, the one before, and what is needed besides.
+        manifests: by their names that state, the one before, and what is needed besides.
     """
-    needed = {*known}.union(*(one.files for one in known.values()))
+    needed = {*manifests}.union(*(one.files for one in manifests.values()))
     limit, times = f"{position.number:012}-~", files.times()
     past = {*position.past, *_abandoned_spans(times)}
     for name in times:

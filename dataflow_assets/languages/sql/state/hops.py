@@ -210,23 +210,23 @@ class Flowing:
             return self._pass(hop, stage.final(ended))
         return MovedRows(NOTHING)
 
-    def _pass(self, hop: Hop, found: MergedGroups) -> MovedRows:
-        refused = [self._refuse(hop.stage, *one) for one in found.refused]
-        puts = kept_rows(found.puts)
+    def _pass(self, hop: Hop, merged: MergedGroups) -> MovedRows:
+        refused = [self._refuse(hop.stage, *one) for one in merged.refused]
+        puts = kept_rows(merged.puts)
         if hop.stage + 1 == len(self.view.stages):
-            return MovedRows(puts, output=[*self._output(found), *refused])
-        return MovedRows(puts, self._spread(hop.stage + 1, found.sign()), refused)
+            return MovedRows(puts, output=[*self._output(merged), *refused])
+        return MovedRows(puts, self._spread(hop.stage + 1, merged.sign()), refused)
 
     def _spread(self, stage: int, given: Signed) -> dict[str, pa.Table]:
         moved = spread(self.view.stages[stage], given)
         tables = {Hop("distinct", stage): moved.distinct, Hop("groups", stage): moved.groups}
         return {hop.table: one for hop, one in tables.items() if one.num_rows}
 
-    def _output(self, found: MergedGroups) -> Iterator[OutputRow]:
+    def _output(self, merged: MergedGroups) -> Iterator[OutputRow]:
         """A row that has another key now is deleted under the one before."""
         ranked = isinstance(self.view.stages[-1], Ranking)
-        there = {key_of(self.view, now) for _, _, now in found.rows if ranked and now is not None}
-        for _, before, now in found.rows:
+        there = {key_of(self.view, now) for _, _, now in merged.rows if ranked and now is not None}
+        for _, before, now in merged.rows:
             gone = None if before is None else key_of(self.view, before)
             same = now is not None and gone is not None and key_of(self.view, now) == gone
             if gone is not None and not same and gone not in there:

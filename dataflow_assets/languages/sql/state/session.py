@@ -27,11 +27,10 @@ from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets
 from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.sql.engine.function import Environment
-from dataflow_assets.languages.sql.state.compute import Computation, folder_of, store
+from dataflow_assets.languages.sql.state.compute import Computation, folder_of, looked_at, store
 from dataflow_assets.languages.sql.state.driver import Cache, Limits, QueryDriver
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.garbage import collect
-from dataflow_assets.languages.sql.state.look import looked_at
 from dataflow_assets.languages.sql.state.manifest import VIEW, Manifest, position_of
 from dataflow_assets.languages.sql.state.manifest import Position as ViewPosition
 from dataflow_assets.languages.sql.state.notices import Notices

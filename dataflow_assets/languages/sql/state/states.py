@@ -103,26 +103,26 @@ class QueryStates:
         parts = part(self._files, place, list(rows))
         return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
 
-    def _check(self, found: Manifest) -> None:
-        if any(found.query == one.query for one in self._digests):
+    def _check(self, manifest: Manifest) -> None:
+        if any(manifest.query == one.query for one in self._digests):
             return
         again = (
             f"build it again: dataflow run PATH --flow {self._flow} --from earliest, with the path "
             "of its file, reads the topic again, and rows of the same keys are replaced"
         )
         # A ranking computes rows again only where their numbers change.
-        same_shape = any(found.shape == one.shape for one in self._digests)
+        same_shape = any(manifest.shape == one.shape for one in self._digests)
         if not same_shape or isinstance(self._source.view.stages[-1], Ranking):
             raise PermanentError(
                 f"flow {self._flow}: the query was changed, and what is kept for it is of another "
                 f"one: {again}. Or write the query as it was"
             )
-        if self._source.accepted != found.query:
+        if self._source.accepted != manifest.query:
             raise PermanentError(
                 f"flow {self._flow}: the query was changed; its groups are kept, and their rows in "
                 f"the target are those of the query before. Either {again}. Or keep them, and "
                 "accept that each row changes with the next record that changes its group: write "
-                f"SET 'dataflow.acceptState' = '{found.query}'; in front of the INSERT"
+                f"SET 'dataflow.acceptState' = '{manifest.query}'; in front of the INSERT"
             )
 
 

@@ -32,26 +32,26 @@ def narrow(view: ViewPlan) -> Iterator[FlinkOutput]:
         yield replace(one, expression=replace(expression, type=_narrow(view, expression)))
 
 
-def _narrow(view: ViewPlan, found: Expression) -> FlinkType:
+def _narrow(view: ViewPlan, expression: Expression) -> FlinkType:
     """A CHAR is filled by a cast alone; bounds of windows of whole seconds have no digits."""
-    way = [*_way(view, found)]
-    if found.type.kind == "CHAR" and not any(isinstance(one, CastTo) for one in way):
+    way = [*_way(view, expression)]
+    if expression.type.kind == "CHAR" and not any(isinstance(one, CastTo) for one in way):
         return STRING
     if view.windows is not None and view.windows.whole_seconds and _is_bound(view, way):
-        return replace(found.type, length=0)
-    return found.type
+        return replace(expression.type, length=0)
+    return expression.type
 
 
-def _way(view: ViewPlan, found: Expression) -> Iterator[Expression]:
-    yield (found := _whole(found, view.shared))
+def _way(view: ViewPlan, expression: Expression) -> Iterator[Expression]:
+    yield (expression := _whole(expression, view.shared))
     for stage in reversed(view.stages):
-        if not isinstance(found, FlinkColumn) or found.at >= len(stage.keys):
+        if not isinstance(expression, FlinkColumn) or expression.at >= len(stage.keys):
             return
-        yield (found := _whole(stage.keys[found.at], stage.shared))
+        yield (expression := _whole(stage.keys[expression.at], stage.shared))
 
 
-def _whole(found: Expression, shared: Sequence[Expression]) -> Expression:
-    return shared[found.at] if isinstance(found, Shared) else found
+def _whole(expression: Expression, shared: Sequence[Expression]) -> Expression:
+    return shared[expression.at] if isinstance(expression, Shared) else expression
 
 
 def _is_bound(view: ViewPlan, way: Sequence[Expression]) -> bool:

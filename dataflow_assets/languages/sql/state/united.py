@@ -147,9 +147,9 @@ class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPo
         return zip(self._sessions, _divide(positions, self._sessions), strict=True)
 
 
-def _merge(found: Iterable[Positions]) -> Positions:
+def _merge(positions: Iterable[Positions]) -> Positions:
     return {
-        name_partition(n, name): at for n, some in enumerate(found) for name, at in some.items()
+        name_partition(n, name): at for n, some in enumerate(positions) for name, at in some.items()
     }
 
 

@@ -84,18 +84,20 @@ def _rise(mark: WatermarkState, moment: int | None) -> WatermarkState:
     return WatermarkState(mark.active, max(moments, default=None))
 
 
-def watermark_at(found: Watermarks, now: int, idle: int) -> int | None:
-    moments = [one for one in (found.reached, _least(found, now, idle)) if one is not None]
+def watermark_at(watermarks: Watermarks, now: int, idle: int) -> int | None:
+    moments = [
+        one for one in (watermarks.reached, _least(watermarks, now, idle)) if one is not None
+    ]
     return max(moments, default=None)
 
 
-def _least(found: Watermarks, now: int, idle: int) -> int | None:
+def _least(watermarks: Watermarks, now: int, idle: int) -> int | None:
     """The least of the partitions that are waited for.
 
     Once all are idle, those count that had records last: what the others had is over before.
     Partitions that have come to their end for ever count once all have.
     """
-    every = list(found.marks.values())
+    every = list(watermarks.marks.values())
     marks = [one for one in every if one.moment != LAST] or every
     awaited = [one for one in marks if not idle or now - one.active < idle]
     if not awaited:
@@ -106,18 +108,18 @@ def _least(found: Watermarks, now: int, idle: int) -> int | None:
     return min(moments, default=None) if len(moments) == len(awaited) else None
 
 
-def due(found: Watermarks, first: int | None, idle: int) -> int | None:
+def due(watermarks: Watermarks, first: int | None, idle: int) -> int | None:
     """When a window ends although no record arrives, since partitions are not waited for any more.
 
     Args:
-        found: the watermarks of the state.
+        watermarks: the watermarks of the state.
         first: when the first of its groups is final; None: there is none in a window.
         idle: as in `advance`.
     """
     if not idle or first is None:
         return None
-    for at in sorted({one.active + idle for one in found.marks.values()}):
-        moment = watermark_at(found, at, idle)
+    for at in sorted({one.active + idle for one in watermarks.marks.values()}):
+        moment = watermark_at(watermarks, at, idle)
         if moment is not None and moment + 1 >= first:
             return at
     return None

@@ -70,15 +70,15 @@ def _split(text: str, cell: re.Pattern[str], layout: FlinkLayout) -> list[str]:
     return cells
 
 
-def _unquote(found: re.Match[str], layout: FlinkLayout) -> str:
-    text, quote = found["plain"], layout.quote
+def _unquote(match: re.Match[str], layout: FlinkLayout) -> str:
+    text, quote = match["plain"], layout.quote
     if text is None:
-        text = found["quoted"]
+        text = match["quoted"]
         if quote is not None and layout.escape is None:
             return str(text).replace(quote * 2, quote)
     if layout.escape is None or not text:
         return str(text)
-    doubled = f"|{re.escape(quote) * 2}" if quote is not None and found["plain"] is None else ""
+    doubled = f"|{re.escape(quote) * 2}" if quote is not None and match["plain"] is None else ""
     shape = re.compile(f"{re.escape(layout.escape)}(.){doubled}", re.DOTALL)
     return shape.sub(lambda one: _ESCAPED.get(one[1], one[1]) if one[1] else str(quote), text)
 

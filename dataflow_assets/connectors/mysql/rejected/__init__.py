@@ -1,0 +1,1 @@
+"""Rejected records: where they are kept, and how a replay takes them."""
