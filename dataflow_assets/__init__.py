@@ -16,7 +16,7 @@ AnyPath = str | os.PathLike[str]
 def definitions(
     folders: AnyPath | Iterable[AnyPath], *, beside: dg.Definitions | None = None
 ) -> dg.Definitions:
-    """What Dagster needs to run the flows of some folders: assets, jobs, sensors, resources.
+    """Definitions for Dagster that run the flows of some folders: assets, jobs, sensors, resources.
 
     Called by a Dagster project where it builds its own definitions, once in each process that loads
     the location. Reads files and nothing else: no network, no Spark, no secrets. A manifest that

@@ -22,7 +22,7 @@ from dataflow_assets.errors import TransientError
 
 @dataclass(frozen=True)
 class Failpoint:
-    """What to do where; travels with the ticket from the driver to the tasks."""
+    """An action at a place of the code; travels with the ticket from the driver to the tasks."""
 
     name: str
     action: str
@@ -64,7 +64,19 @@ def reach(name: str) -> None:
         return
     times = _times_reached(armed)
     if times == armed.nth or (armed.onwards and times > armed.nth):
-        _act(armed)
+        if armed.action in _VICTIMS:
+            _kill(armed)
+        elif armed.action == "raise":
+            raise TransientError(f"failpoint {armed.name}")
+        elif armed.action == "sleep":
+            time.sleep(30)
+        else:
+            file = Path(armed.file)
+            if file.exists():
+                with file.with_name(f"{file.name}-held").open("ab") as held:
+                    held.write(b".")
+            while file.exists():
+                time.sleep(0.05)
 
 
 def _times_reached(failpoint: Failpoint) -> int:
@@ -72,25 +84,6 @@ def _times_reached(failpoint: Failpoint) -> int:
     with path.open("ab") as counter:
         counter.write(b".")
         return counter.tell()
-
-
-def _act(failpoint: Failpoint) -> None:
-    if failpoint.action in _VICTIMS:
-        _kill(failpoint)
-    elif failpoint.action == "raise":
-        raise TransientError(f"failpoint {failpoint.name}")
-    elif failpoint.action == "sleep":
-        time.sleep(30)
-    else:
-        _hold(Path(failpoint.file))
-
-
-def _hold(file: Path) -> None:
-    if file.exists():
-        with file.with_name(f"{file.name}-held").open("ab") as held:
-            held.write(b".")
-    while file.exists():
-        time.sleep(0.05)
 
 
 def _kill(failpoint: Failpoint) -> None:

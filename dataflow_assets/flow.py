@@ -29,7 +29,7 @@ End = TypeVar("End", Source, Sink)
 
 @dataclass(frozen=True)
 class Policies:
-    """How much at once, and when to stop."""
+    """Limits of a flow, and when it must stop."""
 
     limit: Limit = Limit()
     freshness_seconds: float = 10.0
@@ -109,7 +109,7 @@ class Flow:
 
     @property
     def slug(self) -> str:
-        """What the flow is called in Dagster; the namespace is left out where it is `default`."""
+        """The flow's name in Dagster; the namespace is left out where it is `default`."""
         space = "" if self.namespace == "default" else f"{self.namespace}__"
         return mangle(f"{space}{self.name}")
 
@@ -126,7 +126,7 @@ class Flow:
 
     @property
     def version(self) -> str:
-        """Of the manifest, as Dagster shows and stores it: the beginning of its hash."""
+        """The manifest's version, as Dagster shows and stores it: the beginning of its hash."""
         return self.hash[:16]
 
     @property
@@ -136,7 +136,7 @@ class Flow:
 
     @property
     def source_address(self) -> Address:
-        """Where the records come from; the manifest's connection name wins over the derived one."""
+        """The address of the source; the manifest's connection name wins over the derived one."""
         address = self.source.address()
         if self.source_connection is None:
             return address
@@ -165,12 +165,12 @@ class Flow:
         return steps | tombstones
 
     def message_format(self) -> MessageFormat | None:
-        """What the bodies of its source's messages are written in, as its steps need them."""
+        """The format of the source's messages, as the flow's steps need them."""
         source = self.source
         form = source.message_format() if isinstance(source, FormatsMessages) else None
         fields = [one.step.event_fields for one in self.transformations]
-        known = [found for found in fields if found is not None]
-        return form.of_events(frozenset().union(*known)) if form and known else form
+        names = [fields_of_branch for fields_of_branch in fields if fields_of_branch is not None]
+        return form.of_events(frozenset().union(*names)) if form and names else form
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it. Secrets must be resolved."""
@@ -187,13 +187,13 @@ class Flow:
         or table; TransientError where the Kubernetes API cannot be asked.
         """
         lookup = Lookup(self.secrets)
-        found = self._fill(lookup)
+        resolved = self._fill(lookup)
         lookup.check()
-        _check_apart(found)
-        return replace(found, files=lookup.files())
+        _check_apart(resolved)
+        return replace(resolved, files=lookup.files())
 
     def resolvable(self) -> Flow:
-        """As `resolve`, with the values that can be had: what is missing is left out."""
+        """Resolves like `resolve`, with the values that can be had: what is missing is left out."""
         return self._fill(Lookup(self.secrets))
 
     def _fill(self, lookup: Lookup) -> Flow:
@@ -220,10 +220,14 @@ def loops(source: Source, sink: Sink, one: Address, other: Address) -> bool:
     Returns:
         True where both are one topic or table of one server.
     """
-    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
+    same = (one.system, one.namespace, one.name) == (
+        other.system,
+        other.namespace,
+        other.name,
+    )
     together = set(source.spellings()) & set(sink.spellings())
     return (
-        named and bool(together) and source.traits.reads_back and not getattr(source, "query", None)
+        same and bool(together) and source.traits.reads_back and not getattr(source, "query", None)
     )
 
 
@@ -257,7 +261,6 @@ def _branch_id(address: Address) -> str:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Returns what an annotation lists, separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

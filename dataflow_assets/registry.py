@@ -1,4 +1,4 @@
-"""What exists, found by name: every source, sink and step that lives in its folder.
+"""All connectors and steps, by name: every source, sink and step that lives in its folder.
 
 A new connector or step is one file; nothing is registered by hand. A class counts when it is
 concrete and has a `type` of its own. Doubles of the in-memory kind are left out of what manifests
@@ -42,18 +42,18 @@ def steps() -> dict[str, type[Step]]:
 
 def systems() -> list[str]:
     """Lists the types of sources and sinks that a manifest may name, without doubles."""
-    known = {**sources(), **sinks()}
-    return sorted(name for name, cls in known.items() if not cls.double)
+    ends = {**sources(), **sinks()}
+    return sorted(name for name, cls in ends.items() if not cls.double)
 
 
 def _offer(ends: dict[str, type[End]]) -> dict[str, type[End]]:
-    asked = os.environ.get(DOUBLES) == "1"
-    return {name: cls for name, cls in ends.items() if asked or not cls.double}
+    offers_doubles = os.environ.get(DOUBLES) == "1"
+    return {name: cls for name, cls in ends.items() if offers_doubles or not cls.double}
 
 
 def _by_type(kind: type[Declared], folder: ModuleType) -> dict[str, type[Declared]]:
-    found = {cls.type: cls for cls in _classes(kind, folder)}
-    return dict(sorted(found.items()))
+    by_type = {cls.type: cls for cls in _classes(kind, folder)}
+    return dict(sorted(by_type.items()))
 
 
 def _classes(kind: type[Declared], folder: ModuleType) -> Iterator[type[Declared]]:

@@ -165,7 +165,7 @@ class Spec(BaseModel):
     @model_validator(mode="after")
     def _rules_kept(self) -> Self:
         """All that is broken at once: each `Requires` and `Excludes`, and each rule."""
-        errors = [*_unmet_rules(self), *(_rule_error((), said) for said in self.broken_rules())]
+        errors = [*_unmet_rules(self), *(_rule_error((), rule) for rule in self.broken_rules())]
         if errors:
             raise ValidationError.from_exception_data(type(self).__name__, errors, hide_input=True)
         return self
@@ -181,12 +181,12 @@ def _unmet_rules(spec: Spec) -> Iterator[InitErrorDetails]:
         value, key = getattr(spec, name), field.alias or name
         for mark in marks(field, Requires):
             if _requiring(mark, field, value) and not getattr(spec, mark.other):
-                said = key if mark.when is None else f"{key} {mark.when}"
-                yield _rule_error((key,), f"{said} requires {_as_set(spec, mark.other)}")
+                condition = key if mark.when is None else f"{key} {mark.when}"
+                yield _rule_error((key,), f"{condition} requires {_as_set(spec, mark.other)}")
         for other in (mark.field for mark in marks(field, Excludes) if value is not None):
             if other in spec.model_fields_set and getattr(spec, other):
-                named = type(spec).model_fields[other].alias or other
-                yield _rule_error((named,), f"is set beside {key}: keep one of the two")
+                other_key = type(spec).model_fields[other].alias or other
+                yield _rule_error((other_key,), f"is set beside {key}: keep one of the two")
 
 
 def _requiring(mark: Requires, field: FieldInfo, value: Any) -> bool:
@@ -209,11 +209,13 @@ def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:
         here = f"{path}.{field.alias or name}".lstrip(".")
         yield from ((here, mark.instead) for mark in marks(field, Hint))
         yield from ((here, say) for field_name, say in remarks if field_name == name)
-        yield from ((here, say) for mark in marks(field, Needs) for say in _lacking(spec, mark))
+        yield from (
+            (here, say) for mark in marks(field, Needs) for say in _missing_option(spec, mark)
+        )
         yield from _nested_hints(getattr(spec, name), here)
 
 
-def _lacking(spec: Spec, mark: Needs) -> Iterator[str]:
+def _missing_option(spec: Spec, mark: Needs) -> Iterator[str]:
     if getattr(spec, mark.other) != mark.value:
         other = type(spec).model_fields[mark.other].alias
         value = str(mark.value).lower() if isinstance(mark.value, bool) else mark.value

@@ -60,7 +60,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What happens to one record; nothing at all where it is filtered."""
+    """The outcome for one record; nothing at all where it is filtered."""
 
     out: tuple[Out, ...] = ()
     rejected: Rejected | None = None
@@ -111,19 +111,19 @@ def choose(loaded: Loaded, name: str | None) -> Flow:
         raise ManifestError(list(loaded.findings))
     if name is None and len(loaded.flows) == 1:
         return loaded.flows[0]
-    known = ", ".join(flow.id for flow in loaded.flows) or "none"
+    ids = ", ".join(flow.id for flow in loaded.flows) or "none"
     what = "which flow is meant" if name is None else f"which flow {name} is"
-    raise PermanentError(f"it is not clear {what}; name one of: {known}")
+    raise PermanentError(f"it is not clear {what}; name one of: {ids}")
 
 
 def outcome(chain: Chain, raw: bytes | None, metadata: Mapping[str, Any]) -> Result:
     try:
-        found = chain(Record(parse(raw), metadata))
+        result = chain(Record(parse(raw), metadata))
     except RejectedRecord as error:
         return Result(rejected=Rejected(error.step, error.step_type or error.stage, error.reason))
     try:
         return Result(
-            tuple([Out(one.body, one.metadata, one.route, text(one.body)) for one in found])
+            tuple([Out(one.body, one.metadata, one.route, text(one.body)) for one in result])
         )
     except RejectedRecord as error:
         return Result(rejected=Rejected(None, "encode", error.reason))

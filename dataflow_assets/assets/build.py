@@ -8,7 +8,7 @@ import dagster as dg
 
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import AssetNode, ErrorTableNode, Graph, Key
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_runs import wait_for_flow
 from dataflow_assets.assets.metadata import (
     check_specs,
@@ -160,7 +160,7 @@ def _body(
             if lane := wait_for_flow(context.instance, flow):
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _drive(nodes, context, config)
-            Departures(context.instance).come_back(flow)
+            Evictions(context.instance).come_back(flow)
 
 
 def _drive(
@@ -205,21 +205,20 @@ def _skip(
 
 def broken_files(findings: Iterable[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
     """An asset with a failing check for each file that something is wrong with."""
-    found: list[AnyAsset | dg.AssetChecksDefinition] = []
+    assets: list[AnyAsset | dg.AssetChecksDefinition] = []
     for file, its in by_file(findings).items():
-        found += _broken_file(file, its)
-    return found
+        assets += _broken_file(file, its)
+    return assets
 
 
 def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
+    by_path: dict[str, list[Finding]] = {}
     for finding in sorted(findings):
-        found.setdefault(finding.file, []).append(finding)
-    return found
+        by_path.setdefault(finding.file, []).append(finding)
+    return by_path
 
 
 def broken_key(file: str) -> dg.AssetKey:
-    """The asset that stands for a broken file."""
     return dg.AssetKey(["broken", mangle(file)])
 
 

@@ -23,7 +23,7 @@ SWITCH_SECONDS = 2.0
 
 
 class FlowConfig(dg.Config):
-    """What the launchpad offers for a run of a flow."""
+    """The launchpad's options for a run of a flow."""
 
     start: Literal["checkpoint", "earliest", "latest", "timestamp", "offsets"] = "checkpoint"
     """Where to begin; anything but the checkpoint rewinds or skips."""
@@ -46,7 +46,6 @@ class FlowConfig(dg.Config):
     """Tables of a `postgresql-cdc` source whose rows are loaded again; the others are not."""
 
     def request(self, run: Run, stop: Callable[[], str | None]) -> Request:
-        """The same, as the loop takes it."""
         tables = tuple(self.reload)
         start = Start(self.start, self.timestamp, self.offsets, self.table, self.confirm, tables)
         return Request(run, self.seconds, self.until, start, stop=stop)

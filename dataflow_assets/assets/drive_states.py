@@ -1,4 +1,4 @@
-"""Who drives a flow in Dagster and how it fares there, for the command line."""
+"""Drivers of flows in Dagster and their states, for the command line."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -8,10 +8,10 @@ from typing import Literal
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import Claims, going
-from dataflow_assets.assets.lane_book import PARTS, Book
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_flows import WRITE_SECONDS
+from dataflow_assets.assets.lane_registry import PARTS, LaneRegistry
+from dataflow_assets.assets.leases import Leases, going
 from dataflow_assets.flow import Flow
 
 STALE_SECONDS = 6 * WRITE_SECONDS  # of a page whose run is gone, or has been paused
@@ -32,7 +32,6 @@ class DriveState:
 
     @property
     def failing(self) -> bool:
-        """Returns whether the flow has met an error."""
         return self.name == ERROR
 
 
@@ -66,7 +65,7 @@ def states_in(
         drives now.
     """
     stopped = {name: DriveState("its switch is off", STOPPED) for name in off}
-    out = Departures(instance).of([flow for flow in flows if flow.id not in off])
+    out = Evictions(instance).of([flow for flow in flows if flow.id not in off])
     left = {
         name: DriveState(f"has left its lane, runs of its own try again: {one.error}", ERROR)
         for name, one in out.items()
@@ -75,14 +74,14 @@ def states_in(
 
 
 def _alone(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
-    found: dict[str, DriveState] = {}
+    states: dict[str, DriveState] = {}
     records = [*reversed(going(instance))]  # the newer run comes last and knows better
     for flow in flows:
-        claims = Claims(instance, flow.id)
+        leases = Leases(instance, flow.id)
         for record in records:
-            if claims.is_held(record.dagster_run):
-                found[flow.id] = _own(claims.dead(record))
-    return found
+            if leases.is_held(record.dagster_run):
+                states[flow.id] = _own(leases.dead(record))
+    return states
 
 
 def _own(death: str) -> DriveState:
@@ -92,12 +91,12 @@ def _own(death: str) -> DriveState:
 
 
 def _states_in_lanes(instance: dg.DagsterInstance, flows: Sequence[Flow]) -> dict[str, DriveState]:
-    found: dict[str, DriveState] = {}
+    states: dict[str, DriveState] = {}
     for lane in {flow.lane for flow in flows}:
         for part in PARTS:  # the newer run comes last and knows better
-            page = Book(instance, lane, part).read()
+            page = LaneRegistry(instance, lane, part).read()
             if time.time() - page.at < STALE_SECONDS:
                 for name, text in page.flows.items():
                     state = ERROR if name in page.failing else RUNNING
-                    found[name] = DriveState(f"in lane {lane}, {text}", state)
-    return found
+                    states[name] = DriveState(f"in lane {lane}, {text}", state)
+    return states

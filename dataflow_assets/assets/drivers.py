@@ -1,4 +1,4 @@
-"""Who drives a flow: a process, known by host, boot, namespace, number and start time.
+"""A driver of a flow: a process, known by host, boot, namespace, number and start time.
 
 Written into the tags of a run, so that a later look tells a run that died from one that works.
 """

@@ -46,6 +46,6 @@ def sentence(error: BaseException) -> str:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a server may have been the cause; where a job died, the flow itself may be."""
+    """True where a server may have been the cause; where a job died, the flow itself may be."""
     died = any(isinstance(one, JobDied) for one in (error, error.__cause__))
     return isinstance(error, TransientError) and not died

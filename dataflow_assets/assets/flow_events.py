@@ -1,4 +1,4 @@
-"""What the reports of one flow become in Dagster: events of its assets, versions, checks.
+"""Reports of one flow as Dagster's: events of its assets, versions, checks.
 
 The same for a run of the flow's own and for a lane's run; who has the run decides when to tell.
 """
@@ -70,12 +70,12 @@ class FlowEvents:
 
     def due(self, *, idle: bool = False) -> list[AssetNode]:
         """The assets whose last event is old enough; `idle`: only where reports have paused."""
-        found = [branch for branch, tally in self._tallies.items() if tally.due]
-        return [self._nodes[b] for b in found if not idle or self._tallies[b].idle]
+        branches = [branch for branch, tally in self._tallies.items() if tally.due]
+        return [self._nodes[b] for b in branches if not idle or self._tallies[b].idle]
 
     def since(self, node: AssetNode) -> float:
         """When the asset's last event was, on the clock of `time.monotonic`."""
-        return self._tallies[node.branch.id].told
+        return self._tallies[node.branch.id].shown_at
 
     def event(self, node: AssetNode) -> dg.AssetMaterialization | None:
         """Returns what of the asset waits to be told; None where nothing does."""
@@ -92,13 +92,13 @@ class FlowEvents:
         """The metadata of the last event: the last checkpoint, and what only the end tells."""
         report = self._last[node.branch.id]
         figures = self._tallies[node.branch.id].final(report)
-        found = event_metadata(report.checkpoint, figures, report.table_rows)
-        found |= language_metrics(node.flow, report.lag) | state_metadata(report.lag)
-        found |= {"ended": report.reason, **self._also}
+        metadata = event_metadata(report.checkpoint, figures, report.table_rows)
+        metadata |= language_metrics(node.flow, report.lag) | state_metadata(report.lag)
+        metadata |= {"ended": report.reason, **self._also}
         if report.schema is not None:
-            found[COLUMN_SCHEMA] = column_schema(report.schema)
-            found.update(column_lineage(node, report.schema))
-        return found
+            metadata[COLUMN_SCHEMA] = column_schema(report.schema)
+            metadata.update(column_lineage(node, report.schema))
+        return metadata
 
     def final_event(self, node: AssetNode) -> dg.AssetMaterialization:
         return _materialization(node, self._last[node.branch.id].checkpoint, self.final(node))
@@ -108,20 +108,19 @@ class FlowEvents:
         return [self._nodes[branch] for branch, report in self._last.items() if report.last]
 
     def has_commits(self, node: AssetNode) -> bool:
-        """Returns whether anything was committed to the asset."""
         return node.branch.id in self._moved
 
     def evaluations(self) -> Iterator[dg.AssetCheckEvaluation]:
         """The checks as events of a run that has not planned them: first answers, and new ones."""
         for branch in self._last.keys() & self._moved:
-            for found in self._checks(branch):
-                known = self._answers.get((branch, str(found.check_name)))
-                if found.passed != known:
-                    self._answers[branch, str(found.check_name)] = found.passed
-                    yield _evaluation(found)
+            for evaluation in self._checks(branch):
+                before = self._answers.get((branch, str(evaluation.check_name)))
+                if evaluation.passed != before:
+                    self._answers[branch, str(evaluation.check_name)] = evaluation.passed
+                    yield _evaluation(evaluation)
 
     def checks(self) -> Iterator[dg.AssetCheckResult]:
-        """What the last report of each branch says to the questions asked about every flow."""
+        """Answers of each branch's last report to the questions asked about every flow."""
         for branch in self._last:
             yield from self._checks(branch)
 

@@ -30,7 +30,6 @@ class AssetNode:
 
     @property
     def is_shared(self) -> bool:
-        """Returns whether other flows write the same table."""
         return self.key != self.table
 
 
@@ -89,16 +88,16 @@ def build(flows: Iterable[Flow]) -> Graph:
 
 
 def upstream(nodes: Iterable[AssetNode], node: AssetNode) -> list[AssetNode]:
-    """Those of the nodes that write what a node reads, directly or by others; the first first.
+    """The nodes that write what this one reads, directly or by others; the earliest comes first.
 
     Edges close no cycle, so this ends.
     """
-    known = list(nodes)
-    found: dict[Key, AssetNode] = {}
-    for one in known:
+    candidates = list(nodes)
+    ordered: dict[Key, AssetNode] = {}
+    for one in candidates:
         if one.table in (node.source, *node.also):
-            found |= {each.key: each for each in (*upstream(known, one), one)}
-    return list(found.values())
+            ordered |= {each.key: each for each in (*upstream(candidates, one), one)}
+    return list(ordered.values())
 
 
 def in_order(flows: Sequence[Sequence[AssetNode]]) -> list[int]:
@@ -116,27 +115,27 @@ def in_order(flows: Sequence[Sequence[AssetNode]]) -> list[int]:
         at: {place[one.key] for node in flow for one in upstream(nodes, node)} - {at}
         for at, flow in enumerate(flows)
     }
-    found: list[int] = []
+    order: list[int] = []
     while waits:
-        found.append(min(waits, key=lambda at: len(waits[at])))
-        del waits[found[-1]]
+        order.append(min(waits, key=lambda at: len(waits[at])))
+        del waits[order[-1]]
         for others in waits.values():
-            others.discard(found[-1])
-    return found
+            others.discard(order[-1])
+    return order
 
 
 def _upstream(
     nodes: Sequence[AssetNode], outside: Mapping[Key, Address], edges: _Edges
 ) -> dict[Key, tuple[Key, ...]]:
-    found: dict[Key, tuple[Key, ...]] = {}
+    keys_above: dict[Key, tuple[Key, ...]] = {}
     for node in nodes:
         source = asset_key(node.flow.source_address)
         holder, table = (source, source) if source in outside else (node.key, node.table)
-        known = found.get(holder, ())
-        new = [key for key in node.flow.upstream if key not in known and edges.add(key, table)]
+        above = keys_above.get(holder, ())
+        new = [key for key in node.flow.upstream if key not in above and edges.add(key, table)]
         if new:
-            found[holder] = (*known, *new)
-    return found
+            keys_above[holder] = (*above, *new)
+    return keys_above
 
 
 def _errors_of(flow: Flow) -> Key | None:
@@ -145,16 +144,16 @@ def _errors_of(flow: Flow) -> Key | None:
 
 
 def _errors(flows: Sequence[Flow], edges: _Edges) -> dict[Key, ErrorTableNode]:
-    found: dict[Key, ErrorTableNode] = {}
+    tables: dict[Key, ErrorTableNode] = {}
     for flow in flows:
         address = flow.policies.rejects.address
         if address is None:
             continue
         key, source = asset_key(address), asset_key(flow.source_address)
-        known = found.get(key, ErrorTableNode(address, (), ()))
-        new = (source,) if source not in known.sources and edges.add(source, key) else ()
-        found[key] = ErrorTableNode(known.address, (*known.flows, flow), (*known.sources, *new))
-    return found
+        node = tables.get(key, ErrorTableNode(address, (), ()))
+        new = (source,) if source not in node.sources and edges.add(source, key) else ()
+        tables[key] = ErrorTableNode(node.address, (*node.flows, flow), (*node.sources, *new))
+    return tables
 
 
 def _node(flow: Flow, branch: Branch, shared: Mapping[Key, Address], edges: _Edges) -> AssetNode:

@@ -17,9 +17,9 @@ import dagster as dg
 from dataflow_assets.assets.failures import may_pass, sentence
 from dataflow_assets.assets.flow_events import FlowEvents, LastEvents
 from dataflow_assets.assets.graph import AssetNode, Key, upstream
-from dataflow_assets.assets.lane_book import FlowState
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
+from dataflow_assets.assets.lane_registry import FlowState
 from dataflow_assets.assets.metadata import log_link
 from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
 from dataflow_assets.assets.run_log import Lines
@@ -45,7 +45,7 @@ LINES_SECONDS = 1.0  # between two events with lines of a flow in the log
 LINES_FLOWS = 20  # whose lines are written at once: an event takes milliseconds
 IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
 
-Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
+LaneEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 Making = Callable[[AssetNode], dg.AssetMaterialization | None]
 Nodes = Callable[[Flow], Sequence[AssetNode]]
 
@@ -67,20 +67,20 @@ class Ingest:
         self._lane_flows = LaneFlows(
             context.instance, name, context.run, manifests, self._state, driven=lane.current_flows
         )
-        self._departures = Departures(context.instance)
+        self._evictions = Evictions(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
         self._events: dict[str, FlowEvents] = {}
         self._over = LastEvents()
         self._ending = False
-        self._last_told: dict[Key, AssetNode] = {}
+        self._last_shown: dict[Key, AssetNode] = {}
         """What has had its last event of this run."""
         self._untold = set[str]()
         """Flows whose events cannot be made: they leave for that."""
         self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
-    def events(self) -> Iterator[Told]:
+    def events(self) -> Iterator[LaneEvent]:
         """Runs the lane to its end; the events of its run as they come.
 
         Called once, in the main thread of the run's process, where signals arrive. Raises what
@@ -96,28 +96,25 @@ class Ingest:
             while self._over:
                 yield from self._last_of(self._over.next())
             self._say_all()
-        self._check_any()
-
-    def _check_any(self) -> None:
-        """A lane that can drive nothing would end green, and be started again and again."""
+        # A lane that can drive nothing would end green, and be started again and again.
         if self._lane_flows.refused:
             raise PermanentError(self._lane_flows.refused)
         if self._flows or self._interrupts.asked:
             return
-        asked = self._context.run.tags.get(SENSOR) == INGEST
-        if lacking := self._lane_flows.lacking(asked=asked):
-            raise PermanentError(lacking)
+        by_sensor = self._context.run.tags.get(SENSOR) == INGEST
+        if refusal := self._lane_flows.idle_reason(asked=by_sensor):
+            raise PermanentError(refusal)
 
     def _reason(self) -> str | None:
         """Why to end; the flows then end one after the other."""
-        found = self._why_to_end()
-        self._ending = found is not None
-        return found
+        reason = self._why_to_end()
+        self._ending = reason is not None
+        return reason
 
     def _why_to_end(self) -> str | None:
-        if asked := self._interrupts.reason() or self._lane_flows.over:
-            return asked
-        if self._lane_flows.awaits:
+        if reason := self._interrupts.reason() or self._lane_flows.over:
+            return reason
+        if self._lane_flows.awaited:
             return None
         if self._lane_flows.none:
             return "none of its flows is to be driven"
@@ -173,13 +170,13 @@ class Ingest:
                 why = mask(f"{describe_unexpected(error)}: {error}", [flow])
                 text = f"its events cannot be made: {why}"
                 self._untold.add(flow_id)
-                self._departures.leave(flow, text)
+                self._evictions.leave(flow, text)
                 self._log(logging.ERROR, flow, f"leaves the lane: {text}")
                 self._lane.end(flow, text)
 
     def _tell(
         self, events: FlowEvents, node: AssetNode, make: Making | None = None
-    ) -> Iterator[Told]:
+    ) -> Iterator[LaneEvent]:
         """The event that waits to be told, if one does; or what else is to be made of it."""
         event = None
         with self._alone(node.flow.id):
@@ -187,11 +184,11 @@ class Ingest:
         if event is not None:
             yield event
 
-    def _evaluations(self, events: FlowEvents) -> Sequence[Told]:
-        found: list[dg.AssetCheckEvaluation] = []
+    def _evaluations(self, events: FlowEvents) -> Sequence[LaneEvent]:
+        checks: list[dg.AssetCheckEvaluation] = []
         with self._alone(events.nodes[0].flow.id):
-            found += events.evaluations()
-        return found
+            checks += events.evaluations()
+        return checks
 
     def _note_recovery(self, report: Report) -> None:
         failing = self._failing.get(report.flow)
@@ -203,7 +200,7 @@ class Ingest:
             self._lane_flows.note_change()
 
     def _note_failure(self, flow: Flow, error: BaseException) -> None:
-        """A failure is noted, but not of a flow that another run has claimed, or that is to end."""
+        """A failure is noted, but not of a flow that another run has leased, or that is to end."""
         text = mask(sentence(error), [flow])
         if isinstance(error, TakenOver) and self._lane_flows.lets_go(flow):
             self._log(logging.INFO, flow, f"yields: {self._lane_flows.why_not(flow)} ({text})")
@@ -215,21 +212,14 @@ class Ingest:
             self._log(logging.WARNING, flow, had)
             self._lane.take_back(flow)
             return
-        if self._hands_over(flow, error):
-            self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
-            return
-        self._departures.leave(flow, text, passing=may_pass(error))
-        again = "a run of its own tries again"
-        self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
-
-    def _hands_over(self, flow: Flow, error: BaseException) -> bool:
-        """Whether the lane ends while the flow tries again: the next run of the lane does, too.
-
-        A newer run also drives what this one has given up.
-        """
         ends = bool(self._lane_flows.over or self._interrupts.reason())
         tried = flow.id in self._failing or bool(self._lane_flows.successor)
-        return ends and tried and isinstance(error, TransientError)
+        if ends and tried and isinstance(error, TransientError):
+            self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
+            return
+        self._evictions.leave(flow, text, passing=may_pass(error))
+        again = "a run of its own tries again"
+        self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
     def _end(self, flow: Flow) -> None:
         if self._lane_flows.is_gone(flow) and (left := _left_behind(flow)):
@@ -251,7 +241,7 @@ class Ingest:
         for level, text in self._lines.take(most):
             self._context.log.log(level, text)
 
-    def _turn(self) -> Iterator[Told]:
+    def _turn(self) -> Iterator[LaneEvent]:
         """Tells of one asset where that is due: of the one whose last event is the oldest."""
         now = time.monotonic()
         if now < self._next:
@@ -262,16 +252,12 @@ class Ingest:
             yield from self._before(node)
             yield from self._tell(events, node)
             yield from self._evaluations(events)
-        elif self._over and not self._waits_for_all:
+        elif self._over and not (self._ending and not self._lane_flows.successor):
+            # Where all flows end now, with no run to go on with them, last events come in order.
             yield from self._last_of(self._over.next())
         self._next = time.monotonic() + EVENT_SECONDS
 
-    @property
-    def _waits_for_all(self) -> bool:
-        """All flows end now, and nobody goes on with them: their last events come in order."""
-        return self._ending and not self._lane_flows.successor
-
-    def _before(self, node: AssetNode) -> Iterator[Told]:
+    def _before(self, node: AssetNode) -> Iterator[LaneEvent]:
         here = [(events, one) for events in self._events.values() for one in events.nodes]
         for one in upstream((each for _, each in here), node):
             events = next(events for events, each in here if each.key == one.key)
@@ -279,9 +265,9 @@ class Ingest:
 
     def _would_look_behind(self, events: FlowEvents, node: AssetNode) -> bool:
         """It has read all of a table whose last event came just now, and would be unsynced."""
-        return bool(upstream(self._last_told.values(), node)) and events.lag_seconds() == 0
+        return bool(upstream(self._last_shown.values(), node)) and events.lag_seconds() == 0
 
-    def _last_of(self, events: FlowEvents) -> Iterator[Told]:
+    def _last_of(self, events: FlowEvents) -> Iterator[LaneEvent]:
         ended = events.ended_nodes()
         still = {node.key for node in ended if not events.has_commits(node)}
         stored = {key: one for key, one in events.checkpoints().items() if key in still}
@@ -295,7 +281,7 @@ class Ingest:
                 or node.key in lost
                 or self._would_look_behind(events, node)
             ):
-                self._last_told[node.key] = node
+                self._last_shown[node.key] = node
                 yield from self._tell(events, node, events.final_event)
         yield from self._evaluations(events)
 

@@ -1,4 +1,4 @@
-"""Which flows a lane drives now: switched on, fit, and claimed by no run of their own."""
+"""Which flows a lane drives now: switched on, fit, and leased by no run of their own."""
 
 import logging
 import re
@@ -9,18 +9,18 @@ from pathlib import Path
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.failures import sentence
-from dataflow_assets.assets.lane_book import Book, FlowState, LanePage
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
+from dataflow_assets.assets.lane_registry import FlowState, LanePage, LaneRegistry
 from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns, elsewhere
+from dataflow_assets.assets.leases import going
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
 from dataflow_assets.manifests.load import Loaded
 from dataflow_assets.runs.redaction import mask
 
-WRITE_SECONDS = 10.0  # how often the book says how the flows fare
+WRITE_SECONDS = 10.0  # how often the registry says how the flows fare
 _REMOVED = "its manifest was removed"
 _SUSPENDED = "its manifest says suspended"
 _BROKEN = "its manifest has mistakes (see `dataflow check`)"
@@ -38,7 +38,6 @@ _UNTOUCHED = (
 log = logging.getLogger(__name__)
 
 Manifests = Callable[[], Loaded]
-"""What the manifests say now."""
 
 
 def drivable(flow: Flow) -> bool:
@@ -50,7 +49,7 @@ def drivable(flow: Flow) -> bool:
 
 
 class LaneFlows:
-    """The flows of one lane, as switches, manifests, failures and claims say.
+    """The flows of one lane, as switches, manifests, failures and leases say.
 
     One for each run of a lane, used by the one thread that iterates over `Lane.drive`. Errors of
     Dagster's storage are logged, and what was known before holds.
@@ -70,16 +69,16 @@ class LaneFlows:
         self._instance, self._lane, self._run_id = instance, lane, run.run_id
         self._location = run.tags.get(LOCATION, "")
         self._manifests, self._state, self._driven = manifests, state, driven
-        self._book = Book(instance, lane)
-        self._leaving = Book(instance, lane, "leaving")
+        self._registry = LaneRegistry(instance, lane)
+        self._leaving = LaneRegistry(instance, lane, "leaving")
         self._patience = time.monotonic() + END_SECONDS
         """How long flows are left to the run that drove the lane before."""
-        self._awaited: set[str] = set()
-        """Flows that the other run has still to let go."""
+        self.awaited: set[str] = set()
+        """Flows that the run which drove the lane before has still to let go."""
         self._written = 0.0
         self._wanted: Sequence[Flow] | None = None
         self._named: dict[str, Flow] = {}
-        """Those that are driven or about to be, as the book says."""
+        """Those that are driven or about to be, as the registry says."""
         self._why: dict[str, str] = {}
         self._chosen: dict[str, Flow] = {}
         """Every flow that a look has chosen: why it is left out is asked when it has left."""
@@ -104,19 +103,19 @@ class LaneFlows:
         try:
             self._wanted = self._look()
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
-            known, said = self._loaded.flows, sentence(error).partition("\n")[0][:300]
+            flows, text = self._loaded.flows, sentence(error).partition("\n")[0][:300]
             # Before the flows are known nobody knows what of the text is a secret.
-            self._unread = mask(said, known) if known else type(error).__name__
+            self._unread = mask(text, flows) if flows else type(error).__name__
             log.warning("which flows to drive could not be found out: %s", self._unread)
         return self._wanted or ()
 
     def lets_go(self, flow: Flow) -> bool:
-        """Whether the flow is not to be driven now, or was not for a while since it began.
+        """True where the flow must not be driven now, or must not have been since it began.
 
         Called when it has left; `end` follows.
         """
-        wanted = self.flows_to_drive()
-        gone = flow.id in self._let_go or all(one.id != flow.id for one in wanted)
+        driven = self.flows_to_drive()
+        gone = flow.id in self._let_go or all(one.id != flow.id for one in driven)
         return bool(self.over) or gone
 
     def why_not(self, flow: Flow) -> str:
@@ -124,12 +123,12 @@ class LaneFlows:
         return self.over or self._why.get(flow.id, "") or self._let_go.get(flow.id, "")
 
     def is_gone(self, flow: Flow) -> bool:
-        """Whether nobody reads its source any more, neither the flow nor one that took its place.
+        """True where no flow reads its source any more, neither this one nor a successor.
 
         Of a manifest with mistakes nobody knows: it may be corrected in a moment.
         """
-        loaded = (one for one in self._loaded.flows if one.id != flow.id)
-        others = {one.source.traits.reserved for one in loaded} - {""}
+        loaded = self._loaded.flows
+        others = {one.source.traits.reserved for one in loaded if one.id != flow.id} - {""}
         gone = not self.over and self._why.get(flow.id) in {_REMOVED, _SUSPENDED}
         return gone and flow.source.traits.reserved not in others
 
@@ -138,7 +137,7 @@ class LaneFlows:
         """True where there is nothing to drive and nothing being driven."""
         return self._wanted is not None and not self._wanted and not self._driven()
 
-    def lacking(self, *, asked: bool) -> str:
+    def idle_reason(self, *, asked: bool) -> str:
         """Why a run that has driven nothing never will, in this process; empty where it may.
 
         A file with a mistake may have the flows of this lane.
@@ -158,21 +157,12 @@ class LaneFlows:
                 f"lane {self._lane}: no flow of this lane is in {read} (lanes there: {there}). If "
                 f"its flows were not removed meanwhile: {_FOLDERS}"
             )
-        if (
-            asked
-            and not switches.starts_switched_on()
-            and switches.is_untouched(self._instance, own)
-        ):
-            return f"lane {self._lane}: {_UNTOUCHED}"
-        return ""
-
-    @property
-    def awaits(self) -> bool:
-        """True while the run that drove the lane before has flows to let go."""
-        return bool(self._awaited)
+        off = asked and not switches.starts_switched_on()
+        untouched = off and switches.is_untouched(self._instance, own)
+        return f"lane {self._lane}: {_UNTOUCHED}" if untouched else ""
 
     def note_change(self) -> None:
-        """A flow fares otherwise than it did: the book says so with the next look."""
+        """A flow's status changed: it is written on the next poll."""
         self._written = 0.0
 
     def end(self, flow: Flow) -> None:
@@ -188,10 +178,10 @@ class LaneFlows:
     def _look(self) -> Sequence[Flow]:
         self._loaded = self._manifests()
         fit = self._fit(self._loaded.flows)
-        self._awaited = self._left_to_predecessor(fit)
-        free = self._without_own_runs([flow for flow in fit if flow.id not in self._awaited])
+        self.awaited = self._left_to_predecessor(fit)
+        free = self._without_own_runs([flow for flow in fit if flow.id not in self.awaited])
         if not self.over and {flow.id for flow in free} - self._named.keys():
-            # First said, then looked again: a run of a flow's own claims it first, and looks then.
+            # First said, then looked again: a run of a flow's own leases it first, and looks then.
             self._name(free, at_once=True)
             free = self._without_own_runs(free)
         if self.over:  # the newer run goes by what is written now: nothing more begins
@@ -211,8 +201,8 @@ class LaneFlows:
         self._write()
 
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
-        on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
-        self._why = {flow.id: self._why_out(flow, on) for flow in flows}
+        on, out = switches.on(self._instance, flows), Evictions(self._instance).of(flows)
+        self._why = {flow.id: _reason_out(flow, self._lane, on) for flow in flows}
         missing = [flow for name, flow in self._chosen.items() if name not in self._why]
         self._why |= {flow.id: self._why_missing(flow) for flow in missing}
         fit = [flow for flow in flows if not self._why[flow.id] and flow.id not in out]
@@ -220,16 +210,6 @@ class LaneFlows:
             if self._driven().get(flow.id, flow).hash != flow.hash:
                 self._why[flow.id] = "its manifest changed"
         return fit
-
-    def _why_out(self, flow: Flow, on: Collection[str]) -> str:
-        """Why the lane must not drive a flow that has a manifest; empty where it may."""
-        if flow.suspended:
-            return _SUSPENDED
-        if not drivable(flow):
-            return "it has runs of its own now"
-        if flow.lane != self._lane:
-            return f"it belongs to lane {flow.lane} now"
-        return "" if flow.id in on else f"its sensor {switches.sensor_name(flow)} was switched off"
 
     def _why_missing(self, flow: Flow) -> str:
         """A mistake in another file can be the reason, too: the flow may have moved there."""
@@ -242,11 +222,11 @@ class LaneFlows:
 
     def _without_own_runs(self, flows: Sequence[Flow]) -> Sequence[Flow]:
         """Without those that a run of their own drives; also whether the lane has another run."""
-        known = going(self._instance)
-        self._judge([record.dagster_run.run_id for record in known], known)
+        going_runs = going(self._instance)
+        self._judge([record.dagster_run.run_id for record in going_runs], going_runs)
         free = []
         for flow in flows:
-            run = Runs(self._instance, flow, known).on()
+            run = Runs(self._instance, flow, going_runs).on()
             if run is None:
                 free.append(flow)
             else:
@@ -281,23 +261,31 @@ class LaneFlows:
         if time.monotonic() - self._written < WRITE_SECONDS:
             return
         try:
-            if self.refused and self._book.read().run != self._run_id:
+            if self.refused and self._registry.read().run != self._run_id:
                 return  # the page of the lane that drives
             states = {name: self._state(flow) for name, flow in self._named.items()}
             if self.successor:
-                self._hand_over(states)
+                # Says what is still driven before it leaves the lane's page to the newer run.
+                self._leaving.write(self._run_id, states)
+                page = self._registry.read()
+                if page.run == self._run_id and page.flows:
+                    self._registry.write(self._run_id, {})
             else:
-                self._book.write(self._run_id, states)
+                self._registry.write(self._run_id, states)
             self._written = time.monotonic()
         except Exception as error:  # noqa: BLE001 - as above
-            log.warning("the lane's book could not be written: %s", type(error).__name__)
+            log.warning("the lane's registry could not be written: %s", type(error).__name__)
 
-    def _hand_over(self, states: Mapping[str, FlowState]) -> None:
-        """Says what is still driven before it leaves the lane's page to the newer run."""
-        self._leaving.write(self._run_id, states)
-        page = self._book.read()
-        if page.run == self._run_id and page.flows:
-            self._book.write(self._run_id, {})
+
+def _reason_out(flow: Flow, lane: str, on: Collection[str]) -> str:
+    """Why the lane must not drive a flow that has a manifest; empty where it may."""
+    if flow.suspended:
+        return _SUSPENDED
+    if not drivable(flow):
+        return "it has runs of its own now"
+    if flow.lane != lane:
+        return f"it belongs to lane {flow.lane} now"
+    return "" if flow.id in on else f"its sensor {switches.sensor_name(flow)} was switched off"
 
 
 def _show(path: Path) -> str:

@@ -1,6 +1,6 @@
 """The runs of a lane: which one drives it, and how others wait until it lets go.
 
-A newer run of a lane takes over from an older one: the older sees its claim and lets all flows go.
+A newer run of a lane takes over from an older one: the older sees its lease and lets all flows go.
 """
 
 import time
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import Claims, failed_since, going
-from dataflow_assets.assets.lane_book import PARTS, Book, LanePage, Part
+from dataflow_assets.assets.lane_registry import PARTS, LanePage, LaneRegistry, Part
+from dataflow_assets.assets.leases import Leases, failed_since, going
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
@@ -36,18 +36,18 @@ class LaneRuns:
     ) -> None:
         self._instance, self._lane, self._known = instance, lane, known
         self._location = location
-        self._claims = Claims(instance, f"lane:{lane}")
+        self._leases = Leases(instance, f"lane:{lane}")
 
     @contextmanager
     def driving(self, run_id: str) -> Iterator[None]:
-        """Claims the lane for the run, and shows that it is alive, until the block ends."""
-        with self._claims.driving(run_id, {LANE: self._lane}):
+        """Leases the lane for the run, and shows that it is alive, until the block ends."""
+        with self._leases.driving(run_id, {LANE: self._lane}):
             yield
 
     def live(self) -> Sequence[dg.RunRecord]:
         """Runs that drive the lane or are about to, newest first; dead ones are reported."""
-        found = [record for record in self._all() if self._is_ours(record.dagster_run)]
-        return sorted(found, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True)
+        ours = [record for record in self._all() if self._is_ours(record.dagster_run)]
+        return sorted(ours, key=lambda r: (r.create_timestamp, r.dagster_run.run_id), reverse=True)
 
     def elsewhere(self, run_id: str = "") -> dg.DagsterRun | None:
         """A live run of a lane of this name in another location, whose flows are not in this one.
@@ -61,23 +61,22 @@ class LaneRuns:
             own = next(
                 (_start_order(r) for r in records if r.dagster_run.run_id == run_id), (0.0, "")
             )
-            drive = [record for record in others if self._claims.is_held(record.dagster_run)]
+            drive = [record for record in others if self._leases.is_held(record.dagster_run)]
             others = [record for record in drive if _start_order(record) < own]
         return min(others, key=_start_order).dagster_run if others else None
 
     def _all(self) -> Sequence[dg.RunRecord]:
         records = going(self._instance) if self._known is None else self._known
         own = [r for r in records if r.dagster_run.tags.get(LANE) == self._lane]
-        return [record for record in own if not self._claims.bury(record)]
+        return [record for record in own if not self._leases.end_if_dead(record)]
 
     def _is_ours(self, run: dg.DagsterRun) -> bool:
         """A run that was started without a location may be of any."""
         return not self._location or run.tags.get(LOCATION, self._location) == self._location
 
     def driver(self) -> dg.DagsterRun | None:
-        """The newest run that has claimed the lane."""
         runs = [record.dagster_run for record in self.live()]
-        return next((run for run in runs if self._claims.is_held(run)), None)
+        return next((run for run in runs if self._leases.is_held(run)), None)
 
     def pages(self) -> Mapping[Part, LanePage]:
         """Returns what its live runs say that they drive.
@@ -86,14 +85,14 @@ class LaneRuns:
         wait for a lane.
         """
         live = {record.dagster_run.run_id for record in self.live()}
-        read = {part: Book(self._instance, self._lane, part).read() for part in PARTS}
+        read = {part: LaneRegistry(self._instance, self._lane, part).read() for part in PARTS}
         return {part: page for part, page in read.items() if page.run in live}
 
     def failures(self) -> Sequence[dg.RunRecord]:
         """The latest runs of the lane since the last one that did not fail, newest first."""
         tags = {LANE: self._lane} | ({LOCATION: self._location} if self._location else {})
-        wanted = dg.RunsFilter(job_name=INGEST, tags=tags)
-        return failed_since(self._instance, wanted)
+        filters = dg.RunsFilter(job_name=INGEST, tags=tags)
+        return failed_since(self._instance, filters)
 
 
 def elsewhere(lane: str, other: dg.DagsterRun) -> str:
@@ -112,7 +111,7 @@ def _start_order(record: dg.RunRecord) -> tuple[float, str]:
 
 
 def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
-    """Waits until the lane lets a flow go that a run of its own has claimed.
+    """Waits until the lane lets a flow go that a run of its own has leased.
 
     Called in that run, once, before it opens the flow. After a minute the run goes on all the same:
     it takes the flow's epoch, and what the lane still tries to commit is refused.
@@ -130,7 +129,7 @@ def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
 def wait_for_predecessor(runs: LaneRuns, run_id: str) -> str:
     """Waits until the run that drove the lane before has begun to let its flows go.
 
-    Called in the run that takes over, once, after it has claimed the lane: the other one sees that
+    Called in the run that takes over, once, after it has leased the lane: the other one sees that
     within two seconds, and writes what it has still to let go on a page of its own. After a minute
     the run goes on all the same, as in `wait_for_flow`.
 
@@ -148,7 +147,7 @@ def wait_for_predecessor(runs: LaneRuns, run_id: str) -> str:
 def _waited_for(runs: LaneRuns, driver: Callable[[Mapping[Part, LanePage]], str]) -> str:
     """The last run that was waited for because it drove; empty where none did."""
     run, end = "", time.monotonic() + END_SECONDS
-    while time.monotonic() < end and (found := driver(runs.pages())):
-        run = found
+    while time.monotonic() < end and (driving := driver(runs.pages())):
+        run = driving
         time.sleep(LOOK_SECONDS)
     return run

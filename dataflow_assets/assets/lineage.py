@@ -11,14 +11,14 @@ from dataflow_assets.records.step import Origins
 
 
 def origins(flow: Flow, branch: Branch, columns: Iterable[str]) -> dict[str, frozenset[str]]:
-    """By column of the target those of the source, as far as the steps allow to tell.
+    """Columns of the source by column of the target, as far as the steps allow to tell.
 
     Columns that steps fill by themselves, and bodies that are stored whole, have none.
     """
     if branch.sink.takes == "messages" or shape_of(branch.sink, None) is not None:
         return {}
-    found = {column: _origins(flow.transformations, column) for column in columns}
-    return {column: names for column, names in found.items() if names}
+    by_column = {column: _origins(flow.transformations, column) for column in columns}
+    return {column: names for column, names in by_column.items() if names}
 
 
 def _origins(transformations: Sequence[Transformation], column: str) -> Origins:
@@ -34,8 +34,8 @@ def _origins(transformations: Sequence[Transformation], column: str) -> Origins:
 
 def _before(one: Transformation, names: frozenset[str]) -> Origins:
     """A step behind a condition may have left the record as it was."""
-    found = [one.step.origins(name) for name in names]
-    if None in found:
+    sources = [one.step.origins(name) for name in names]
+    if None in sources:
         return None
     kept = names if one.when is not None else frozenset[str]()
-    return kept.union(*(each for each in found if each is not None))
+    return kept.union(*(each for each in sources if each is not None))

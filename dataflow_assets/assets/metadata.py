@@ -1,4 +1,4 @@
-"""What assets and events carry: names, columns, figures, checks. Names and addresses, no values."""
+"""Metadata of assets and events: names, columns, figures, checks. No values."""
 
 import warnings
 from collections.abc import Iterator
@@ -56,7 +56,6 @@ def qualified_name(address: Address) -> str:
 
 
 def place(address: Address) -> dict[str, Any]:
-    """Returns how other tools find the table or topic."""
     return {
         "dagster/uri": uri(address),
         "dagster/table_name": qualified_name(address),
@@ -100,8 +99,8 @@ def code_reference(file: Path, line: int) -> dict[str, Any]:
 
 def tags(flow: Flow) -> dict[str, str]:
     """Labels, as far as they make tags."""
-    found = {"dataflow/flow": flow.slug, **flow.labels}
-    return {key: value for key, value in found.items() if _is_tag(key, value)}
+    labels = {"dataflow/flow": flow.slug, **flow.labels}
+    return {key: value for key, value in labels.items() if _is_tag(key, value)}
 
 
 def description(node: AssetNode, graph: Graph) -> str:
@@ -145,7 +144,6 @@ def log_link(run_id: str, flow: Flow) -> dict[str, Any]:
 
 
 def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    """The target's columns, as the table's page shows them."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -164,15 +162,15 @@ def column_lineage(node: AssetNode, schema: pa.Schema) -> dict[str, Any]:
     Not of what the database fills by itself where a record does not.
     """
     columns = [f.name for f in schema if not Note.HAS_DEFAULT.marks(f)]
-    found = origins(node.flow, node.branch, columns)
-    if node.source is None or not found:
+    sources = origins(node.flow, node.branch, columns)
+    if node.source is None or not sources:
         return {}
     source = dg.AssetKey(list(node.source))
     return {
         COLUMN_LINEAGE: dg.TableColumnLineage(
             {
                 column: [dg.TableColumnDep(source, name) for name in sorted(names)]
-                for column, names in found.items()
+                for column, names in sources.items()
             }
         )
     }
@@ -258,12 +256,12 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 def state_metadata(lag: Lag) -> dict[str, Any]:
     """Returns what is known of a query's state, or of a connector's; of other flows nothing is."""
     sizes = {"state_bytes": lag.state, "late_rows": lag.late}
-    found = {name: _number(size) for name, size in sizes.items() if size is not None}
+    metadata = {name: _number(size) for name, size in sizes.items() if size is not None}
     if lag.watermark is not None:
-        found["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
+        metadata["watermark"] = dg.MetadataValue.timestamp(lag.watermark / 1000)
     if lag.connector:
-        found["connector"] = dg.MetadataValue.json(dict(lag.connector))
-    return found
+        metadata["connector"] = dg.MetadataValue.json(dict(lag.connector))
+    return metadata
 
 
 def language_metrics(flow: Flow, lag: Lag) -> dict[str, Any]:

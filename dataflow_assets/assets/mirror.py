@@ -35,8 +35,8 @@ def positions(value: Any) -> Mapping[str, int | str] | None:
     """The positions of a mirrored checkpoint; None when it is none of ours."""
     if not isinstance(value, dict) or value.get("version") != VERSION:
         return None
-    found = value.get("positions")
-    return found if isinstance(found, dict) and found else None
+    value_positions = value.get("positions")
+    return value_positions if isinstance(value_positions, dict) and value_positions else None
 
 
 def data_version(checkpoint: Checkpoint) -> str:
@@ -45,7 +45,6 @@ def data_version(checkpoint: Checkpoint) -> str:
 
 
 def version_of(value: Any) -> str | None:
-    """The same hash, of a mirrored checkpoint."""
     if positions(value) is None:
         return None
     return _hash(value["positions"], value.get("source"), value.get("target"))

@@ -22,24 +22,24 @@ class Mirrored:
 
 def _newest_mirror(instance: dg.DagsterInstance, key: Key) -> Mirrored:
     for record in instance.fetch_materializations(dg.AssetKey(list(key)), limit=5).records:
-        if found := _mirror_of(record.asset_materialization, record.timestamp):
-            return found
+        if mirrored := _mirror_of(record.asset_materialization, record.timestamp):
+            return mirrored
     return Mirrored()
 
 
 def mirrored_together(instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Mirrored]:
-    """Of many assets, in one question wherever the newest event carries one."""
+    """Newest mirrors of many assets, in one question wherever the newest event carries one."""
     names = {dg.AssetKey(list(key)): key for key in keys}
     newest = instance.get_latest_materialization_events(list(names)) if names else {}
-    found: dict[Key, Mirrored] = {}
+    mirrored: dict[Key, Mirrored] = {}
     for name, key in names.items():
         event = newest.get(name)
         if event is None:
-            found[key] = Mirrored()
+            mirrored[key] = Mirrored()
         else:
             carried = _mirror_of(event.asset_materialization, event.timestamp)
-            found[key] = carried or _newest_mirror(instance, key)
-    return found
+            mirrored[key] = carried or _newest_mirror(instance, key)
+    return mirrored
 
 
 def outdated_keys(instance: dg.DagsterInstance, checkpoints: Mapping[Key, Checkpoint]) -> set[Key]:
@@ -48,11 +48,11 @@ def outdated_keys(instance: dg.DagsterInstance, checkpoints: Mapping[Key, Checkp
     Asked in a run that has nothing new to tell, at its end: a mirror that is lost, wiped, or that a
     run which died has not written, needs an event, or sensors would ask for runs for ever.
     """
-    known = mirrored_together(instance, checkpoints)
+    mirrored = mirrored_together(instance, checkpoints)
     return {
         key
         for key, checkpoint in checkpoints.items()
-        if mirror.version_of(known[key].checkpoint) != mirror.data_version(checkpoint)
+        if mirror.version_of(mirrored[key].checkpoint) != mirror.data_version(checkpoint)
     }
 
 

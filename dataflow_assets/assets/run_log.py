@@ -1,4 +1,4 @@
-"""What the engine logs, in the log of the run, without secrets."""
+"""The engine's messages in the log of the run, without secrets."""
 
 import logging
 from collections import deque
@@ -32,7 +32,7 @@ class _ToRun(logging.Handler):
 
 
 class Lines(logging.Handler):
-    """What the engine says about many flows, each in a thread of its own that is named for it.
+    """Messages of the engine about many flows, each in a thread of its own that is named for it.
 
     Every line names its flow, and an event has lines of one flow, so that the run's log can be
     filtered. Only one thread writes into the log of a run: it takes what was gathered.
@@ -64,9 +64,9 @@ class Lines(logging.Handler):
         """
         while self._new:
             flow, level, text = self._new.popleft()
-            known, texts = self._waiting.get(flow, (level, []))
+            highest, texts = self._waiting.get(flow, (level, []))
             texts.append(text)
-            self._waiting[flow] = max(known, level), texts
+            self._waiting[flow] = max(highest, level), texts
         for flow in list(self._waiting)[:most]:
             level, texts = self._waiting.pop(flow)
             yield level, "\n".join(texts)

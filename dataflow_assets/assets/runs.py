@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import ERROR, Claims, failed_since, going
+from dataflow_assets.assets.leases import ERROR, Leases, failed_since, going
 from dataflow_assets.flow import Flow
 
 FLOW = "dataflow/flow"
@@ -36,22 +36,22 @@ class Runs:
         known: Sequence[dg.RunRecord] | None = None,
     ) -> None:
         self._instance, self._flow, self._known = instance, flow, known
-        self._claims = Claims(instance, flow.id)
+        self._leases = Leases(instance, flow.id)
 
     @contextmanager
     def driving(self, run_id: str) -> Iterator[None]:
-        """Claims the flow for the run, and shows that it is alive, until the block ends.
+        """Leases the flow for the run, and shows that it is alive, until the block ends.
 
         Called in the process of a run of the flow's own, around all that it does.
         """
         run = self._instance.get_run_by_id(run_id)
-        known = run.tags.get(FLOWS, "").split(",") if run else []
-        flows = ",".join(sorted({self._flow.id, *filter(None, known)}))
-        with self._claims.driving(run_id, {FLOWS: flows, MANIFEST: self._flow.version}):
+        flow_ids = run.tags.get(FLOWS, "").split(",") if run else []
+        flows = ",".join(sorted({self._flow.id, *filter(None, flow_ids)}))
+        with self._leases.driving(run_id, {FLOWS: flows, MANIFEST: self._flow.version}):
             yield
 
     def other(self, run_id: str) -> dg.DagsterRun | None:
-        """A live run of the flow that was there first; asked once, by a run that has claimed it."""
+        """A live run of the flow that was there first; asked once, by a run that has leased it."""
         records = self._records()
         own = next((r.create_timestamp for r in records if r.dagster_run.run_id == run_id), None)
         for record in records:
@@ -65,8 +65,8 @@ class Runs:
         """A run that works on the flow or is about to; dead ones are reported as failed."""
         for record in self._records():
             run = record.dagster_run
-            own = self._claims.is_held(run) or run.job_name == job_name(self._flow)
-            if own and not self._claims.bury(record):
+            own = self._leases.is_held(run) or run.job_name == job_name(self._flow)
+            if own and not self._leases.end_if_dead(record):
                 return run
         return None
 
@@ -94,4 +94,4 @@ class Runs:
         return going(self._instance) if self._known is None else self._known
 
     def _drives(self, record: dg.RunRecord) -> bool:
-        return self._claims.is_held(record.dagster_run) and not self._claims.bury(record)
+        return self._leases.is_held(record.dagster_run) and not self._leases.end_if_dead(record)

@@ -20,19 +20,19 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def first(*reasons: Reason) -> Reason:
-    return lambda: next((found for reason in reasons if (found := reason())), None)
+    return lambda: next((why for reason in reasons if (why := reason())), None)
 
 
 def every(seconds: float, reason: Reason) -> Reason:
-    """The same reason, asked at most once in that time."""
-    asked = -seconds
+    """This reason, asked for at most once in that time."""
+    asked_at = -seconds
 
     def ask() -> str | None:
-        nonlocal asked
+        nonlocal asked_at
         now = time.monotonic()
-        if now - asked < seconds:
+        if now - asked_at < seconds:
             return None
-        asked = now
+        asked_at = now
         return reason()
 
     return ask
@@ -44,10 +44,10 @@ def manifest_changed(flow: Flow) -> Reason:
         return lambda: None
 
     def look() -> str | None:
-        found = load(flow.file)
-        now = next((other for other in found.flows if other.id == flow.id), None)
+        loaded = load(flow.file)
+        now = next((other for other in loaded.flows if other.id == flow.id), None)
         if now is None:
-            gone = "is broken now" if found.findings else "is no longer in its file"
+            gone = "is broken now" if loaded.findings else "is no longer in its file"
             return f"its manifest {gone}; what was read is committed"
         if now.suspended and not flow.suspended:
             return "its manifest says suspended now"

@@ -65,8 +65,8 @@ def is_untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
     if instance.schedule_storage is None:
         return True
     states = instance.all_instigator_state()
-    known = {state.name for state in states if state.status.value != _DECLARED}
-    return not any(sensor_name(flow) in known for flow in flows)
+    switched = {state.name for state in states if state.status.value != _DECLARED}
+    return not any(sensor_name(flow) in switched for flow in flows)
 
 
 def switched_off(

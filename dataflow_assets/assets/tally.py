@@ -1,4 +1,4 @@
-"""What the reports of a branch add up to between two events of its asset."""
+"""Sums of a branch's reports between two events of its asset."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tally:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.told = self._added = clock()
+        self.shown_at = self._added = clock()
         self._waiting: Report | None = None
         self._delta = Totals()
         self._seconds = 0.0
@@ -44,11 +44,11 @@ class Tally:
     @property
     def due(self) -> bool:
         """Returns whether something new waits, and the last event is old enough."""
-        return self._waiting is not None and self._clock() - self.told >= EVERY_SECONDS
+        return self._waiting is not None and self._clock() - self.shown_at >= EVERY_SECONDS
 
     @property
     def idle(self) -> bool:
-        """Whether no report came for a while: a run that ends at once tells its last one itself."""
+        """True where no report came for a while: a run that ends tells its last one itself."""
         return self._clock() - self._added >= IDLE_SECONDS
 
     def take(self) -> tuple[Report, Figures] | None:
@@ -57,7 +57,7 @@ class Tally:
         return (report, self.final(report)) if report else None
 
     def final(self, report: Report) -> Figures:
-        """The same as of this report, which may repeat the last one: its rows are 0 then."""
+        """Figures of the last report, which may have been counted before: its rows are 0 then."""
         rate = self._delta.rows / self._seconds if self._seconds > 0 else 0.0
         age = report.lag.seconds
         figures = Figures(
@@ -68,6 +68,6 @@ class Tally:
             round(rate, 1),
             report.lag.state,
         )
-        self._waiting, self.told = None, self._clock()
+        self._waiting, self.shown_at = None, self._clock()
         self._delta, self._seconds = Totals(), 0.0
         return figures

@@ -124,9 +124,9 @@ def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
 
     run, file = Run(), asked.checkpoint
     if asked.table:
-        named = ", ".join(asked.table)
+        tables = ", ".join(asked.table)
         for branch in resetting.load_again(flow, run, tuple(asked.table), confirmed=asked.yes):
-            yield f"the next run loads {named} again into {branch.address}"
+            yield f"the next run loads {tables} again into {branch.address}"
     elif file is True:
         for branch in take_over.adopt_stored(flow, run):
             yield f"{branch.address} goes on where the program that filled its table stopped"

@@ -1,4 +1,4 @@
-"""What the command line writes: results on stdout, everything about them on stderr.
+"""Output of the command line: results on stdout, everything about them on stderr.
 
 An error is one sentence for people, and its traceback on demand; neither shows a secret.
 """
@@ -38,7 +38,7 @@ def paint(text: str, style: Style) -> str:
 
 
 def sentence(error: BaseException, flows: Iterable[Flow] = ()) -> str:
-    """What went wrong. Errors of our own say it themselves; others are marked as unexpected."""
+    """The error as one sentence; one that is not of our own is marked as unexpected."""
     if isinstance(error, DataflowError):
         return mask(str(error), flows)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""What the engine logs while a command works, as lines beside its display, without secrets."""
+"""The engine's messages while a command works, as lines beside its display, without secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 @contextmanager
 def show_log(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
     """The engine's warnings; with `verbose` everything, and other libraries' too."""
-    handler = _Said(say, tuple(flows))
+    handler = _LogLines(say, tuple(flows))
     log = logging.getLogger(None if verbose else "dataflow_assets")
     silence = logging.NullHandler()
     logging.getLogger().addHandler(silence)  # or Python would print other libraries' warnings
@@ -33,7 +33,7 @@ def show_log(say: Say, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
         logging.getLogger().removeHandler(silence)
 
 
-class _Said(logging.Handler):
+class _LogLines(logging.Handler):
     """Log records as lines."""
 
     def __init__(self, say: Say, flows: tuple[Flow, ...]) -> None:

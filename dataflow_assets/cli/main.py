@@ -18,15 +18,15 @@ from dataflow_assets.languages.common.keys import suggest
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and hands back its exit code."""
     parser = command_line()
-    given = sys.argv[1:] if arguments is None else arguments
-    if not given:
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words:
         parser.print_help(sys.stderr)
         return 2
-    asked = _parse(parser, given)
-    if not (asked.verbose or sys.warnoptions):
+    options = _parse(parser, words)
+    if not (options.verbose or sys.warnoptions):
         warnings.simplefilter("ignore")
     try:
-        code: int = asked.command(asked)
+        code: int = options.command(options)
     except BrokenPipeError:
         # whoever read our output has seen enough; nothing may be written there any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err(str(error))
         return 1
     except Exception as error:  # noqa: BLE001 (one sentence; the traceback on demand)
-        if asked.verbose:
+        if options.verbose:
             err(trace(error))
         err(f"dataflow: {sentence(error)}")
         return 1
@@ -48,15 +48,15 @@ def _parse(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Na
     """The parsed command line; what is wrong with it ends the process, with the usage."""
     if not given[0].startswith("-") and given[0] not in COMMANDS:
         parser.error(f"unknown command {given[0]}; {suggest(given[0], COMMANDS)}")
-    asked, unknown = parser.parse_known_args(given)
+    options, unknown = parser.parse_known_args(given)
     if unknown:
         command = next(one for one in given if one in COMMANDS)
         parser.error(_unknown_word(command, unknown[0]))
-    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
+    if getattr(options, "table", "keep") == "truncate" and options.start == "checkpoint":
         parser.error("--table truncate needs --from: rows that were read stay read otherwise")
-    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
+    if getattr(options, "table", "keep") == "adopt" and options.start != "checkpoint":
         parser.error("--table adopt goes on from the checkpoint: leave --from out")
-    return asked
+    return options
 
 
 def _unknown_word(command: str, word: str) -> str:

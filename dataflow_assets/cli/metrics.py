@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import out
-from dataflow_assets.languages.language import LagMetric, languages
+from dataflow_assets.languages.language import languages
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.statuses import Answer, statuses
 
@@ -51,9 +51,9 @@ def metrics(asked: Namespace) -> int:
 
 def registry(paths: Sequence[Path]) -> CollectorRegistry:
     """The metrics of the flows in these files and folders."""
-    found = CollectorRegistry()
-    found.register(_Lags(paths))
-    return found
+    metrics = CollectorRegistry()
+    metrics.register(_Lags(paths))
+    return metrics
 
 
 class _Lags(Collector):
@@ -68,13 +68,13 @@ class _Lags(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         answers = self._current()
-        known = GaugeMetricFamily(
+        family = GaugeMetricFamily(
             "dataflow_lag_known", "1 where the lag of a flow could be found out, else 0.", None,
             ["flow"],
         )  # fmt: skip
         for answer in answers:
-            known.add_metric([answer.flow.id], float(answer.error is None))
-        yield known
+            family.add_metric([answer.flow.id], float(answer.error is None))
+        yield family
         yield from _of_branches(answers)
         yield from _of_languages(answers)
 
@@ -87,27 +87,25 @@ class _Lags(Collector):
 
 
 def _of_branches(answers: Sequence[Answer]) -> Iterator[Metric]:
-    found = [GaugeMetricFamily(name, text, None, _BRANCH) for name, text in _LAGS]
+    families = [GaugeMetricFamily(name, text, None, _BRANCH) for name, text in _LAGS]
     for status in (status for answer in answers for status in answer.found):
         labels = [status.flow, status.branch, status.address.name]
-        for family, value in zip(found, (status.lag.records, status.lag.seconds), strict=True):
+        for family, value in zip(families, (status.lag.records, status.lag.seconds), strict=True):
             if value is not None:
                 family.add_metric(labels, value)
-    yield from found
+    yield from families
 
 
 def _of_languages(answers: Sequence[Answer]) -> Iterator[Metric]:
     """Labels of Prometheus have no dots: `table.id` is `table_id`."""
-    found: dict[str, GaugeMetricFamily] = {}
+    families: dict[str, GaugeMetricFamily] = {}
     for answer in answers:
         language = languages()[answer.flow.language]
         for status in answer.found:
             for one in language.lag_metrics(answer.flow, status.lag):
-                family = found.setdefault(one.name, _family(one))
+                labels = [name.replace(".", "_") for name in one.tags]
+                family = families.setdefault(
+                    one.name, GaugeMetricFamily(one.name, one.help, None, labels)
+                )
                 family.add_metric([*one.tags.values()], one.value)
-    yield from found.values()
-
-
-def _family(one: LagMetric) -> GaugeMetricFamily:
-    labels = [name.replace(".", "_") for name in one.tags]
-    return GaugeMetricFamily(one.name, one.help, None, labels)
+    yield from families.values()

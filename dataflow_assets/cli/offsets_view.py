@@ -1,4 +1,4 @@
-"""What `dataflow status --offsets` says: where each task of a source has come to."""
+"""Output of `dataflow status --offsets`: where each task of a source has come to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dataflow_assets.runs.statuses import Answer, Status
 
 
 def as_json(answers: Sequence[Answer], describe: Callable[[BaseException], str]) -> dict[str, Any]:
-    """The offsets of each branch as plain data."""
     return {
         "flows": [
             {
@@ -21,13 +20,13 @@ def as_json(answers: Sequence[Answer], describe: Callable[[BaseException], str])
                 "error": None if answer.error is None else describe(answer.error),
                 "branches": [
                     {
-                        "branch": found.branch,
+                        "branch": status.branch,
                         "offsets": [
                             {"task": one.task, "key": one.key, "value": one.value}
-                            for one in _offsets(answer, found)
+                            for one in _offsets(answer, status)
                         ],
                     }
-                    for found in answer.found
+                    for status in answer.found
                 ],
             }
             for answer in answers
@@ -46,9 +45,9 @@ def show(answers: Sequence[Answer], describe: Callable[[BaseException], str]) ->
 
 
 def _lines(answer: Answer) -> Iterator[str]:
-    for found in answer.found:
-        head = f"{found.flow} -> {found.address}"
-        offsets = _offsets(answer, found)
+    for status in answer.found:
+        head = f"{status.flow} -> {status.address}"
+        offsets = _offsets(answer, status)
         if not offsets:
             yield f"{head}: no offsets yet"
         for one in offsets:

@@ -283,11 +283,11 @@ COMMANDS = {
 
 def options_of(command: str) -> list[str]:
     """The options that a command takes, for a message about one that it does not take."""
-    made = list[argparse.ArgumentParser]()
+    parsers = list[argparse.ArgumentParser]()
 
     def add(name: str, *, help: str, **more: Any) -> argparse.ArgumentParser:  # noqa: A002, ARG001 - argparse's own name
-        made.append(argparse.ArgumentParser(name, **more))
-        return made[-1]
+        parsers.append(argparse.ArgumentParser(name, **more))
+        return parsers[-1]
 
     COMMANDS[command](add)
-    return _OPTION.findall(made[0].format_help())
+    return _OPTION.findall(parsers[0].format_help())

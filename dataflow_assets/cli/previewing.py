@@ -11,7 +11,7 @@ from pathlib import Path
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, sentence
 from dataflow_assets.cli.preview.lines import Line, as_lines
-from dataflow_assets.cli.preview.live import Found, waiting
+from dataflow_assets.cli.preview.live import WaitingMessages, waiting
 from dataflow_assets.cli.preview.messages import Message, as_json, read
 from dataflow_assets.cli.preview.trace import Tracer
 from dataflow_assets.contracts import local_now
@@ -68,12 +68,12 @@ def _flow(asked: Namespace) -> Flow:
 def _messages(asked: Namespace, flow: Flow) -> Iterable[Message]:
     if asked.input is not None:
         return islice(_read(asked.input), asked.limit)
-    found = _peek(flow, asked.limit or LIVE)
-    err(mask(f"{flow.id}: {found.which}", [flow]))
-    return found.messages
+    messages = _peek(flow, asked.limit or LIVE)
+    err(mask(f"{flow.id}: {messages.which}", [flow]))
+    return messages.messages
 
 
-def _peek(flow: Flow, limit: int) -> Found:
+def _peek(flow: Flow, limit: int) -> WaitingMessages:
     try:
         return waiting(flow, limit)
     except DataflowError as error:
@@ -96,7 +96,6 @@ def _fate(result: Result) -> str:
 
 
 def _printer() -> Callable[[Line], None]:
-    """Colours on a terminal, plain lines elsewhere."""
     if not sys.stdout.isatty():
         return lambda line: out(line.text)
     from rich.console import Console

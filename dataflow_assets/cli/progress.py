@@ -1,4 +1,4 @@
-"""What a run shows while it works.
+"""The display of a run while it works.
 
 One live line per branch on a terminal, plain lines elsewhere, JSON objects for programs.
 """
@@ -133,7 +133,17 @@ class Terminal(Display):
         for name in ("rows", "rows/s", "rejected", "behind", "seconds"):
             table.add_column(name, justify="right")
         for branch in self._branches.values():
-            table.add_row(*_cells(branch))
+            report, totals = branch.report, branch.totals
+            numbers = (
+                totals.rows,
+                round(report.rows_per_second),
+                totals.rejected,
+                report.lag.records,
+            )
+            age = "?" if report.lag.seconds is None else f"{report.lag.seconds:.0f}"
+            table.add_row(
+                *[report.flow, str(report.address), *(f"{number:,}" for number in numbers), age]
+            )
         for flow, state in self._waiting.items():
             table.add_row(flow, f"[dim]{state}[/dim]")
         return table
@@ -185,7 +195,6 @@ class Json(Display):
 
 
 def display(as_json: bool, describe: Describe) -> Display:
-    """The one that fits who is looking."""
     if as_json:
         return Json(describe)
     return Terminal(describe) if sys.stdout.isatty() else Lines(describe)
@@ -195,9 +204,9 @@ def ending(outcome: FlowOutcome, describe: Describe) -> str:
     """Returns how the run of one flow ended, in one line."""
     if outcome.error is not None:
         text = describe(outcome.error)
-        named = outcome.flow.id in text
+        names_flow = outcome.flow.id in text
         failed = paint("failed", "error")
-        return f"{failed}: {text}" if named else f"{outcome.flow.id}: {failed}: {text}"
+        return f"{failed}: {text}" if names_flow else f"{outcome.flow.id}: {failed}: {text}"
     totals = outcome.totals
     rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'}"
     counts = f"{rows}, {totals.rejected:,} rejected in {outcome.seconds:.1f} s"
@@ -207,16 +216,9 @@ def ending(outcome: FlowOutcome, describe: Describe) -> str:
 
 def _next(branches: dict[tuple[str, str], BranchProgress], report: Report) -> BranchProgress:
     key = (report.flow, report.branch.id)
-    known = branches.get(key)
-    branches[key] = known.plus(report) if known else BranchProgress(report, report.delta)
+    branch = branches.get(key)
+    branches[key] = branch.plus(report) if branch else BranchProgress(report, report.delta)
     return branches[key]
-
-
-def _cells(branch: BranchProgress) -> list[str]:
-    report, totals = branch.report, branch.totals
-    numbers = (totals.rows, round(report.rows_per_second), totals.rejected, report.lag.records)
-    age = "?" if report.lag.seconds is None else f"{report.lag.seconds:.0f}"
-    return [report.flow, str(report.address), *(f"{number:,}" for number in numbers), age]
 
 
 def _as_json(report: Report) -> dict[str, Any]:

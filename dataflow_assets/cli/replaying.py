@@ -49,8 +49,8 @@ def replay(asked: Namespace) -> int:
             error = failure
         finally:
             spark.close()
-    said = sentence(error, [flow]) if error else None
-    shown.close(done, "failed" if said else "stopped" if stop() else "done", said)
+    message = sentence(error, [flow]) if error else None
+    shown.close(done, "failed" if message else "stopped" if stop() else "done", message)
     if error and asked.verbose:
         err(trace(error, [flow]))
     return 1 if error else stop.code
@@ -100,8 +100,8 @@ class _Display(ABC):
             out(f"{self._flow.id}: {done}{ended}")
             return
         before = f"; before that, {done}" if done.entries else ""
-        named = "" if self._flow.id in error else f"{self._flow.id}: "
-        out(f"{named}failed: {error}{before}")
+        prefix = "" if self._flow.id in error else f"{self._flow.id}: "
+        out(f"{prefix}failed: {error}{before}")
 
 
 class _Lines(_Display):

@@ -37,7 +37,7 @@ STOPPED = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class FlowOutcome:
-    """How the run of one flow ended."""
+    """The end of one flow's run."""
 
     flow: Flow
     outcome: Ending
@@ -52,7 +52,7 @@ Item = TypeVar("Item")
 
 
 class Stop:
-    """Whether somebody asked to stop. `code` is the exit code then, as shells have it."""
+    """A request to stop, once there is one. `code` is the exit code then, as shells have it."""
 
     def __init__(self, abandon: Callable[[int], None]) -> None:
         self._abandon = abandon
@@ -169,7 +169,7 @@ def _drain(
 
 
 class _Running:
-    """What is known of a flow's run until it ends."""
+    """A flow's run, as far as it has come."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow

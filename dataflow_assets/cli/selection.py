@@ -31,10 +31,10 @@ def _unknown_flow(loaded: Loaded, name: str) -> str:
     several = [flow.id for flow in loaded.flows if flow.name == name]
     if several:
         return f"there are several flows {name}: {', '.join(several)}; give the namespace too"
-    known = [flow.id for flow in loaded.flows]
-    meant = did_you_mean(name, [*known, *(flow.name for flow in loaded.flows)])
+    ids = [flow.id for flow in loaded.flows]
+    suggestion = did_you_mean(name, [*ids, *(flow.name for flow in loaded.flows)])
     hidden = " (manifests with findings are left out)" if loaded.findings else ""
-    return f"no flow {name}{meant or '.'} There is: {', '.join(known) or 'none'}{hidden}"
+    return f"no flow {name}{suggestion or '.'} There is: {', '.join(ids) or 'none'}{hidden}"
 
 
 def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:

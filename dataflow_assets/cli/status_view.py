@@ -1,4 +1,4 @@
-"""What `dataflow status` says: a table on a terminal, plain lines elsewhere, JSON."""
+"""Output of `dataflow status`: a table on a terminal, plain lines elsewhere, JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ Driven = Mapping[str, "DriveState"]
 
 
 def as_json(answers: Sequence[Answer], describe: Describe, driven: Driven) -> dict[str, Any]:
-    """The answers as plain data, in their order."""
     return {"flows": [_answer(answer, describe, driven) for answer in answers]}
 
 
@@ -59,10 +58,10 @@ def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
         for branch in answer.flow.branches
         if answer.error is not None and branch.id not in {one.branch for one in answer.found}
     ]
-    rows = [(answer, found) for answer in answers for found in answer.found]
+    rows = [(answer, status) for answer in answers for status in answer.found]
     rows.sort(key=lambda row: _urgency(row[1].lag), reverse=True)
-    known = [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
-    return unknown + known
+    shown = [[*_row(*row), _shown_state(*row, driven), _lane(row[0], driven)] for row in rows]
+    return unknown + shown
 
 
 def _urgency(lag: Lag) -> tuple[float, int]:
@@ -78,9 +77,9 @@ def as_summary(answers: Sequence[Answer], driven: Driven) -> str:
     late = sum(answer.error is None and answer.is_late for answer in answers)
     in_time = len(answers) - unknown - late
     flows = "1 flow" if len(answers) == 1 else f"{len(answers)} flows"
-    said = f"{flows}: {in_time} in time, {late} late, {unknown} not known"
+    summary = f"{flows}: {in_time} in time, {late} late, {unknown} not known"
     failing = sum(a.flow.id in driven and driven[a.flow.id].failing for a in answers)
-    return said + (f"; {failing} of them failing" if failing else "")
+    return summary + (f"; {failing} of them failing" if failing else "")
 
 
 def as_lines(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
@@ -103,8 +102,8 @@ def as_blocks(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
         yield f"  behind by {behind} records, {seconds} s; {rows} rows, {rejected} rejected"
         yield f"  checkpoint {position}; source end {end}"
         yield f"  last commit {committed}; epoch {epoch}, run {run}"
-        if said := [one for one in (state, lane) if one != "-"]:
-            yield f"  {', '.join(said)}"
+        if words := [one for one in (state, lane) if one != "-"]:
+            yield f"  {', '.join(words)}"
 
 
 def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
@@ -117,8 +116,8 @@ def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
             err(f"{answer.flow.id}: {state.text}")
     for answer in answers:
         if answer.error is not None:
-            said = " ".join(describe(answer.error).split())
-            err(said if answer.flow.id in said else f"{answer.flow.id}: {said}")
+            text = " ".join(describe(answer.error).split())
+            err(text if answer.flow.id in text else f"{answer.flow.id}: {text}")
     lines = list(as_lines(answers, driven))
     if not sys.stdout.isatty():
         _print(lines)
@@ -165,7 +164,7 @@ def _row(answer: Answer, found: Status) -> list[str]:
         str(found.address),
         _where(found.checkpoint),
         _positions(found.lag.ends),
-        _behind(found.lag),
+        _lag_text(found.lag),
         "?" if found.lag.seconds is None else f"{found.lag.seconds:.0f}",
         f"{totals.rows:,}",
         f"{totals.rejected:,}",
@@ -179,17 +178,17 @@ def _where(checkpoint: Checkpoint | None) -> str:
     """The positions; of a flow that never ran those at which the program before it has stopped."""
     if checkpoint is None:
         return "never run"
-    found = _positions(checkpoint.positions)
-    return found if checkpoint.epoch else f"never run; begins at {found}"
+    positions = _positions(checkpoint.positions)
+    return positions if checkpoint.epoch else f"never run; begins at {positions}"
 
 
 def _shown_state(answer: Answer, found: Status, driven: Driven) -> str:
     """With those of its connector: equal ones of tasks are counted."""
-    state, known = _state(answer, driven), dict(found.lag.connector)
-    if not known:
+    state, members = _state(answer, driven), dict(found.lag.connector)
+    if not members:
         return state
-    connector = known.pop("connector")
-    tasks = ", ".join(f"{n} {name}" for name, n in sorted(Counter(known.values()).items()))
+    connector = members.pop("connector")
+    tasks = ", ".join(f"{n} {name}" for name, n in sorted(Counter(members.values()).items()))
     return f"{state}, connector {connector}" + (f" (tasks: {tasks})" if tasks else "")
 
 
@@ -205,12 +204,12 @@ def _lane(answer: Answer, driven: Driven) -> str:
     return "-" if state is None else state.text
 
 
-def _behind(lag: Lag) -> str:
+def _lag_text(lag: Lag) -> str:
     """Records; of a log its bytes as well, and what its server keeps for the flow."""
-    found = f"{lag.records:,}"
+    text = f"{lag.records:,}"
     if lag.bytes is not None:
-        found += f" ({_size(lag.bytes)})"
-    return found + (f", {_size(lag.held)} kept" if lag.held is not None else "")
+        text += f" ({_size(lag.bytes)})"
+    return text + (f", {_size(lag.held)} kept" if lag.held is not None else "")
 
 
 def _size(count: int) -> str:
@@ -230,15 +229,15 @@ def _show(position: Position) -> str:
     text = str(position)
     if text.startswith("{"):
         members = json.loads(text).items()
-        text = ", ".join(told for name, value in members if (told := _member(name, value)))
+        text = ", ".join(shown for name, value in members if (shown := _member(name, value)))
     return text if len(text) <= LONGEST_POSITION else f"{text[: LONGEST_POSITION - 3]}..."
 
 
 def _member(name: str, value: object) -> str:
     if isinstance(value, dict) and all(isinstance(one, int) for one in value.values()):
         value = " ".join(f"{key}={one}" for key, one in value.items())
-    told = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-    return f"{name} {value}" if told else ""
+    is_shown = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+    return f"{name} {value}" if is_shown else ""
 
 
 def _age(when: datetime | None) -> str:
@@ -260,7 +259,7 @@ def _answer(answer: Answer, describe: Describe, driven: Driven) -> dict[str, Any
         "error": None if answer.error is None else describe(answer.error),
         "state": _state(answer, driven),
         "lane": None if state is None else {"text": state.text, "failing": state.failing},
-        "branches": [_branch(found) for found in answer.found],
+        "branches": [_branch(status) for status in answer.found],
     }
 
 

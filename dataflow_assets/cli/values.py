@@ -21,8 +21,8 @@ def listen(text: str) -> tuple[str, int]:
 
 def duration(text: str) -> float:
     """A number with or without a unit -> seconds."""
-    found = _DURATION.fullmatch(text)
-    seconds = float(found["number"]) * _UNITS[found["unit"]] if found else 0.0
+    match = _DURATION.fullmatch(text)
+    seconds = float(match["number"]) * _UNITS[match["unit"]] if match else 0.0
     if seconds <= 0:
         raise argparse.ArgumentTypeError("must be seconds, or a time such as 90s, 30m, 1h or 2d")
     return seconds

@@ -157,13 +157,13 @@ def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
         return error
     except Exception as error:  # noqa: BLE001 - becomes the answer, of this one alone
         mistake = is_defect(error)
-        found = (
+        failure = (
             PermanentError(describe_unexpected(error))
             if mistake
             else TransientError(_outside(error))
         )
-        found.__cause__ = error
-        return found
+        failure.__cause__ = error
+        return failure
 
 
 def describe_unexpected(error: Exception) -> str:

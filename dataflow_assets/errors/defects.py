@@ -29,7 +29,7 @@ _OUTSIDE = (OSError, MemoryError)
 
 
 def is_defect(error: BaseException) -> bool:
-    """Whether the same call fails again: a mistake in code, or a value that code cannot handle.
+    """True where the same call would fail again: a mistake in code, or a value it cannot handle.
 
     Called in tasks, and by sinks that look for the row at fault.
 
@@ -43,7 +43,7 @@ def is_defect(error: BaseException) -> bool:
 
 
 def is_defect_of(name: str) -> bool:
-    """The same of an error of which only the class is known.
+    """True where the class alone tells that an error is a defect.
 
     Called on the driver, for what has ended a task.
 

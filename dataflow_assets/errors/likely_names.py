@@ -66,8 +66,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 def did_you_mean_or(name: str, names: Iterable[str], otherwise: str) -> str:
     """Advice of its own: `did you mean x?`, or `otherwise` where nothing is like the name."""
-    found = likely(name, names)
-    return f"did you mean {found}?" if found else otherwise
+    suggestion = likely(name, names)
+    return f"did you mean {suggestion}?" if suggestion else otherwise
 
 
 def closest(name: str, names: Iterable[str], count: int) -> list[str]:
@@ -81,11 +81,11 @@ def plain(name: str) -> str:
 
 
 def _closest(name: str, names: Iterable[str], count: int, alike: float) -> list[str]:
-    known: dict[str, str] = {}
+    by_plain: dict[str, str] = {}
     for one in list(names)[:_MOST]:
         if one != name:
-            known.setdefault(plain(one), one)
-    return [known[each] for each in get_close_matches(plain(name), known, count, alike)]
+            by_plain.setdefault(plain(one), one)
+    return [by_plain[each] for each in get_close_matches(plain(name), by_plain, count, alike)]
 
 
 def _words(name: str) -> set[str]:

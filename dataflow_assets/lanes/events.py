@@ -1,4 +1,4 @@
-"""What a lane tells about its flows while it drives them, in the order in which it happens."""
+"""Events of a lane's flows while it drives them, in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Failing:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What the flow had met is over, and nothing is left to read: no report would tell."""
+    """The end of a flow's trouble, with nothing left to read: no report would tell."""
 
     flow: Flow
 

@@ -41,7 +41,7 @@ class JointJobs(Turns):
         members: Callable[[], Sequence[LaneMember]],
         backlog: Callable[[], bool],
     ) -> None:
-        """As `Turns`; `backlog`: whether somebody works off a backlog beside the joint jobs."""
+        """Arguments are those of `Turns`; `backlog` tells that one is worked off meanwhile."""
         super().__init__(spark, board, members)
         self._backlog = backlog
         self._looks = Looks()
@@ -68,7 +68,9 @@ class JointJobs(Turns):
 
     @override
     def _round(self) -> None:
-        self._wake_those_with_something_else_to_do()
+        for member in self._members():
+            if _has_else_to_do(member) and not self._looks.asking(member.flow.id):
+                member.wake()
         if time.monotonic() >= self._next_look:
             self._look()
         with self._board:
@@ -81,12 +83,6 @@ class JointJobs(Turns):
         coming = any(member.busy and member.joint for member in self._members())
         return self._stopped or not coming
 
-    def _wake_those_with_something_else_to_do(self) -> None:
-        """A session that is being asked right now belongs to the look."""
-        for member in self._members():
-            if _has_else_to_do(member) and not self._looks.asking(member.flow.id):
-                member.wake()
-
     def _look(self) -> None:
         """Wakes the members with something new, and those whose source cannot be asked."""
         began = time.monotonic()
@@ -96,10 +92,10 @@ class JointJobs(Turns):
             for name, one in due.items()
             if one.paused is not None
         }
-        for name, found in self._looks.ends_together(sources).items():
-            if isinstance(found, DataflowError):
-                due[name].wake(copy(found))  # others may raise it too
-            elif any(found.news):
+        for name, ends in self._looks.ends_together(sources).items():
+            if isinstance(ends, DataflowError):
+                due[name].wake(copy(ends))  # others may raise it too
+            elif any(ends.news):
                 due[name].woken = time.monotonic()
                 due[name].wake(news=True)
         self._next_look = began + LEAST_SECONDS
@@ -114,24 +110,24 @@ class JointJobs(Turns):
 
     def _together(self, members: Sequence[LaneMember]) -> None:
         """One job for as many slices as about one turn can take, the most urgent first."""
-        asked: dict[TaskReading, list[tuple[int, ...]]] = {}
+        tasks: dict[TaskReading, list[tuple[int, ...]]] = {}
         chosen: list[LaneMember] = []
         room = self._slices
         for member in members:
             waiting = member.begin_turn() if room > 0 else None
             if waiting is None or waiting.reading is None:
                 continue
-            asked[waiting.reading] = waiting.reading.take()
+            tasks[waiting.reading] = waiting.reading.take()
             chosen.append(member)
-            room -= _slices(asked[waiting.reading])
+            room -= _slices(tasks[waiting.reading])
         if not chosen:
             return
         began = time.monotonic()
-        if not self._do(chosen, lambda spark: job.read(spark, asked)):
+        if not self._do(chosen, lambda spark: job.read(spark, tasks)):
             self._slices = max(_FEWEST_SLICES, self._slices / 2)
             return
         self._joint_seconds = time.monotonic() - began
-        self._learn(sum(map(_slices, asked.values())), full=room <= 0)
+        self._learn(sum(map(_slices, tasks.values())), full=room <= 0)
         for member in chosen:
             member.answer_when_over()
 

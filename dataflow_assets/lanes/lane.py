@@ -72,11 +72,11 @@ class Lane:
         for turns in (self._joint, self._single):
             turns.start()
         self._committed = time.monotonic()  # whoever drives may have waited for another lane
-        asked = -WANTED_SECONDS
+        asked_at = -WANTED_SECONDS
         try:
             while (reason := stop()) is None:
-                if time.monotonic() - asked >= WANTED_SECONDS:
-                    asked = time.monotonic()
+                if time.monotonic() - asked_at >= WANTED_SECONDS:
+                    asked_at = time.monotonic()
                     self._adjust({flow.id: flow for flow in wanted()})
                 yield self._take()
             self._end_all(reason)
@@ -130,9 +130,9 @@ class Lane:
         return max(self._joint.interval(member), polled)
 
     def state(self, flow: Flow) -> str:
-        """What the lane has chosen for the flow, for people: how often and how much it reads.
+        """The lane's decision on the flow, for people: how often and how much it reads.
 
-        Called every ten seconds or more often, for the page of the lane's book.
+        Called every ten seconds or more often, for the page of the lane's registry.
         """
         member = self._members.get(flow.id)
         if member is None:
@@ -161,13 +161,10 @@ class Lane:
         if isinstance(event, Report):
             self._committed = time.monotonic()
         elif isinstance(event, Left | Ended):
-            self._forget(event)
+            del self._members[event.flow.id]
+            if isinstance(event, Left):
+                self._left[event.flow.id] = event.flow.hash
         return event
-
-    def _forget(self, event: Left | Ended) -> None:
-        del self._members[event.flow.id]
-        if isinstance(event, Left):
-            self._left[event.flow.id] = event.flow.hash
 
     def _adjust(self, wanted: Mapping[str, Flow]) -> None:
         self._left = {name: seen for name, seen in self._left.items() if name in wanted}

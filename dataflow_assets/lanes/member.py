@@ -19,7 +19,7 @@ from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from dataflow_assets.micro_batch.tasks import CutOff, limit_jobs, within
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.host import NotBegun, Pause, RunHost
+from dataflow_assets.runs.host import NotStarted, Pause, RunHost
 from dataflow_assets.runs.request import Request
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
 
 @dataclass(frozen=True)
 class Beside:
-    """What bounds the jobs that run beside the joint and single ones of a lane."""
+    """Bounds of the jobs that run beside the joint and single ones of a lane."""
 
     passes: threading.Lock = field(default_factory=threading.Lock)
     """Held by the member whose pass runs beside those of the others."""
@@ -75,6 +75,7 @@ class LaneMember(RunHost):
         self.flow, self._session, self._board, self._beside = flow, spark, board, beside
         self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
         self._reason: str | None = None
+        self.freshness = flow.policies.freshness_seconds
         self._resume = threading.Event()
         self._error: DataflowError | None = None
         self._news = self._ill = False
@@ -119,10 +120,10 @@ class LaneMember(RunHost):
         self._ending = min(self._ending, time.monotonic())
         self._reason = self._reason or reason
         with self._board:
-            waiting = self.waiting if self.waiting and not self.waiting.begun else None
+            waiting = self.waiting if self.waiting and not self.waiting.started else None
             self.waiting = None if waiting else self.waiting
         if waiting:
-            waiting.answer(NotBegun())
+            waiting.answer(NotStarted())
 
     def close(self, error: DataflowError) -> None:
         """Nobody gives turns any more: `error` is what passes are told, now and later."""
@@ -130,11 +131,6 @@ class LaneMember(RunHost):
             self._closed = True
         self.answer(error)
         self.wake()
-
-    @property
-    def freshness(self) -> float:
-        """Seconds within which a new record should be visible."""
-        return self.flow.policies.freshness_seconds
 
     @property
     def busy(self) -> bool:
@@ -145,7 +141,7 @@ class LaneMember(RunHost):
         """Its pass, to be read now; None where nobody waits for it any more."""
         with self._board:
             if self.waiting is not None:
-                self.waiting.begun = True
+                self.waiting.started = True
             return self.waiting
 
     def answer(self, answer: BatchOutcome | BaseException) -> None:
@@ -209,7 +205,7 @@ class LaneMember(RunHost):
             if self._closed:
                 raise TransientError("the lane has ended")
             if self._reason:
-                raise NotBegun
+                raise NotStarted
             self.waiting, self.joint = waiting, waiting.joint
             self._board.notify_all()
         return waiting.outcome()
@@ -232,7 +228,6 @@ class LaneMember(RunHost):
         self._put(Failing(self.flow, error, lasting))
 
     def note_recovery(self) -> None:
-        """Said once of what it had met."""
         if self._ill:
             self._ill = False
             self._put(Recovered(self.flow))
@@ -241,7 +236,7 @@ class LaneMember(RunHost):
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
         while not self._beside.passes.acquire(timeout=1.0):
             if self._reason:
-                raise NotBegun
+                raise NotStarted
         try:
             began = time.monotonic()
             with self._limited_session() as spark:

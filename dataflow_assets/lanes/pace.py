@@ -1,4 +1,4 @@
-"""How much a flow with a backlog reads in one turn."""
+"""The size of one turn of a flow with a backlog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pace:
         self._share = _FIRST
 
     def limit(self, declared: Limit) -> Limit:
-        """What one slice of the next turn may hold; `declared` is the most that the flow allows."""
+        """The limit of one slice of the next turn; `declared` is the most that the flow allows."""
         return replace(
             declared,
             records=max(min(declared.records, _FEW.records), int(declared.records * self._share)),

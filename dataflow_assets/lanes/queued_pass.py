@@ -22,7 +22,7 @@ class QueuedPass:
         """What its tasks have read so far; None where Spark's reader does."""
         self.joint = self.reading is not None and not singly and _is_small(planned)
         """Among others in a joint job; else in jobs of its own."""
-        self.begun = False
+        self.started = False
         """A job reads it, or is about to: its flow cannot end any more before it has."""
         self._answered = threading.Event()
         self._answer: BatchOutcome | BaseException | None = None

@@ -112,9 +112,9 @@ class Turns(ABC):
 
 def unexpected_error(error: Exception) -> TransientError:
     """Returns what a flow is told of a mistake of ours."""
-    found = TransientError(f"unexpected {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
+    failure = TransientError(f"unexpected {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _fail(members: Sequence[LaneMember], error: Exception) -> None:

@@ -1,1 +1,1 @@
-"""What Dagster is given: definitions made of folders, with their jobs, sensors and resources."""
+"""Definitions for Dagster, made of folders, with their jobs, sensors and resources."""

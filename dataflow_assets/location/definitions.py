@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
@@ -61,7 +60,8 @@ def _base(
     """Flows, what is broken, and what they all share."""
     jobs = {flow.id: flow_job(flow, flows.of(flow)) for flow in flows.flows}
     switches = [flow_sensor(flow, jobs[flow.id], len(jobs)) for flow in flows.flows]
-    resources = _resources(flows)
+    spark = SparkResource(where=os.environ.get("DATAFLOW_SPARK") or "connect")
+    resources = {"spark": spark, **io_managers(flows)}
     lanes = ingest_job(Watched(paths), resources["spark"])
     tidying, at_night = table_jobs(flows)
     wrecks = broken_files(findings)
@@ -79,11 +79,6 @@ def _base(
         ],
         resources=resources,
     )
-
-
-def _resources(flows: Graph) -> dict[str, Any]:
-    spark = SparkResource(where=os.environ.get("DATAFLOW_SPARK") or "connect")
-    return {"spark": spark, **io_managers(flows)}
 
 
 def _users(

@@ -1,4 +1,4 @@
-"""What `dataflow check` says about manifests: as lines for people, as JSON for programs."""
+"""Output of `dataflow check`: as lines for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def plain(text: str, _style: str) -> str:
 
 def as_lines(loaded: Loaded, paint: Paint = plain) -> Iterator[str]:
     """Every finding, every note, then the count: `file:line:column: path: what is wrong`."""
-    for found in loaded.findings:
-        place, said = paint(_place(found), "place"), paint(found.message, "error")
-        yield f"{place}: {found.path}: {said}"
+    for finding in loaded.findings:
+        place, message = paint(_place(finding), "place"), paint(finding.message, "error")
+        yield f"{place}: {finding.path}: {message}"
     for hint in loaded.hints:
         place, word = paint(_place(hint), "place"), paint("note", "note")
         yield f"{place}: {word}: {hint.path}: {hint.message}"
@@ -36,7 +36,7 @@ def _place(finding: Finding) -> str:
 
 
 def as_json(loaded: Loaded) -> dict[str, Any]:
-    """The same as plain data; no value of a manifest but names and addresses."""
+    """These findings as plain data; no value of a manifest but names and addresses."""
     return {
         "flows": [_flow(flow) for flow in loaded.flows],
         "findings": [asdict(finding) for finding in loaded.findings],

@@ -56,7 +56,7 @@ class Entry:
 
 
 def reads(document: Document) -> bool:
-    """Whether the document gives names: by its file, unless it is an object of Kubernetes'."""
+    """True where the document gives names: by its file, unless it is an object of Kubernetes'."""
     kubernetes = document.get("apiVersion") or document.get("kind")
     return File(document.file).name in NAMES and not kubernetes
 
@@ -118,8 +118,8 @@ def _spelling(item: Any) -> tuple[str, str] | None:
 
 def plain(text: str) -> str:
     """An address without scheme, user, password and options; hosts are the same in any case."""
-    found = re.sub(r"^([A-Za-z][\w+.-]*://)?(.*@)?", "", text.strip()).partition("?")[0].rstrip("/")
-    host, slash, rest = found.partition("/")
+    bare = re.sub(r"^([A-Za-z][\w+.-]*://)?(.*@)?", "", text.strip()).partition("?")[0].rstrip("/")
+    host, slash, rest = bare.partition("/")
     return f"{host.lower()}{slash}{rest}"
 
 
@@ -175,21 +175,21 @@ class ConnectionNames:
         rejects = flow.policies.rejects
         if rejects.sink is None:
             return flow.policies
-        named = replace(rejects, connection=self._name(rejects.sink, flow))
-        return replace(flow.policies, rejects=named)
+        store = replace(rejects, connection=self._name(rejects.sink, flow))
+        return replace(flow.policies, rejects=store)
 
     def _name(self, end: Connector, flow: Flow) -> str | None:
         """The name of the first spelling that has one."""
-        found = [self._entries[s] for s in _spellings(end, flow) if s in self._entries]
-        self._used |= {entry.spelling for entry in found}
-        others = (entry for entry in found if entry.name != found[0].name and entry.is_address)
+        entries = [self._entries[s] for s in _spellings(end, flow) if s in self._entries]
+        self._used |= {entry.spelling for entry in entries}
+        others = (entry for entry in entries if entry.name != entries[0].name and entry.is_address)
         for entry in others:
             message = (
                 f"{flow.file}:{flow.line} lists this address beside one that is called "
-                f"{found[0].name}, in {found[0].where}: give both the same name"
+                f"{entries[0].name}, in {entries[0].where}: give both the same name"
             )
             self._findings.append(entry.finding(message))
-        return found[0].name if found else None
+        return entries[0].name if entries else None
 
 
 def _spellings(end: Connector, flow: Flow) -> Iterator[tuple[str, str]]:

@@ -65,7 +65,9 @@ def _read(file: str, size: int) -> FileReading:
         return _refusal(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
     form = form_of(file)
     if form == ".properties":
-        return _properties(file)
+        parsed = properties.parse(properties.decode(Path(file).read_bytes()), file)
+        whole = FileReading(findings=parsed.findings, hints=parsed.hints)
+        return _join((whole, _of_language(parsed.document, ".properties")))
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -77,14 +79,8 @@ def _read(file: str, size: int) -> FileReading:
     documents, findings = parse(text, file)
     if not documents and not findings:
         return FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
-    found = FileReading(findings=tuple(findings))
-    return _join((found, *(_guard(document) for document in documents)))
-
-
-def _properties(file: str) -> FileReading:
-    found = properties.parse(properties.decode(Path(file).read_bytes()), file)
-    whole = FileReading(findings=found.findings, hints=found.hints)
-    return _join((whole, _of_language(found.document, ".properties")))
+    reading = FileReading(findings=tuple(findings))
+    return _join((reading, *(_guard(document) for document in documents)))
 
 
 def _refusal(file: str, message: str) -> FileReading:
@@ -115,8 +111,8 @@ def _of_yaml(document: Document) -> FileReading:
         empty = () if several else (document.finding(("kind",), "has no items: nothing to read"),)
         return _join((FileReading(hints=empty), *map(_guard, several)))
     if connections.reads(document):
-        found, findings = connections.read(document)
-        return FileReading(connections=(found,), findings=tuple(findings))
+        connection, findings = connections.read(document)
+        return FileReading(connections=(connection,), findings=tuple(findings))
     if kubernetes.reads(document):
         secret, findings = kubernetes.read(document)
         return FileReading(secrets=(secret,) if secret else (), findings=tuple(findings))

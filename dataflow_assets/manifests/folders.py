@@ -23,13 +23,13 @@ def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
     findings: list[Finding] = []
     for path in paths:
         if path.is_dir():
-            found = sorted(_walk(path))
+            manifests = sorted(_walk(path))
         elif path.exists():
-            found = [path]
+            manifests = [path]
         else:
-            found = []
+            manifests = []
             findings.append(Finding(str(path), 1, 1, "file", "no such file or folder"))
-        for file in found:
+        for file in manifests:
             files.setdefault(_real(file), file)
     return list(files.values()), findings
 

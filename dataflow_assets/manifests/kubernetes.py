@@ -51,8 +51,8 @@ def read(document: Document) -> tuple[SecretDocument | None, list[Finding]]:
             unreadable |= {str(key) for key in path[1:]}
         else:
             values[str(path[-1])] = SecretStr(text)
-    found = SecretDocument(document, namespace, name, values, frozenset(unreadable - values.keys()))
-    return found, findings
+    entry = SecretDocument(document, namespace, name, values, frozenset(unreadable - values.keys()))
+    return entry, findings
 
 
 def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None, str]]:

@@ -33,7 +33,7 @@ AnyPath = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a set of manifests came to: flows without findings, all findings, all notes."""
+    """Result of reading a set of manifests: flows without findings, all findings, all notes."""
 
     flows: tuple[Flow, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -49,14 +49,13 @@ class Loaded:
 
     @property
     def broken_files(self) -> Mapping[str, tuple[Finding, ...]]:
-        """The findings of each file that has any."""
         files = groupby(self.findings, key=lambda finding: finding.file)
         return {file: tuple(findings) for file, findings in files}
 
     def flow(self, name: str) -> Flow | None:
         """The flow called `name` or `namespace/name`; None where there is none or several."""
-        found = [flow for flow in self.flows if name in {flow.name, flow.id}]
-        return found[0] if len(found) == 1 else None
+        flows = [flow for flow in self.flows if name in {flow.name, flow.id}]
+        return flows[0] if len(flows) == 1 else None
 
 
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -72,8 +71,8 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     documents = SecretDocuments(
         [path for path, file in (read | near).items() if file.secrets], _secrets
     )
-    found = _assemble([*read.values()], [*near.values()], documents, findings)
-    return replace(found, paths=tuple(several))
+    assembled = _assemble([*read.values()], [*near.values()], documents, findings)
+    return replace(assembled, paths=tuple(several))
 
 
 def _secrets(path: Path) -> Sequence[kubernetes.SecretDocument]:
@@ -93,10 +92,10 @@ def _assemble(
     readings = [
         reading for language in languages().values() for reading in _readings(language, read, near)
     ]
-    made = [(r.flow, r.document) for r in readings if r.flow is not None]
-    odd = list(unexpected.each(made, unexpected.ask_names))
+    pairs = [(r.flow, r.document) for r in readings if r.flow is not None]
+    odd = list(unexpected.each(pairs, unexpected.ask_names))
     flows = names.with_names(
-        [one for one in made if one[1] not in [document for document, _ in odd]]
+        [one for one in pairs if one[1] not in [document for document, _ in odd]]
     )
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [

@@ -121,8 +121,8 @@ def _collision(
     key: str, by_address: dict[Address, list[tuple[Document, Path]]]
 ) -> Iterator[tuple[Document, Finding]]:
     for address, users in by_address.items():
-        found = (u[0][0] for a, u in by_address.items() if a != address)
-        others = " and ".join(_where(document) for document in islice(found, NAMED))
+        first_users = (u[0][0] for a, u in by_address.items() if a != address)
+        others = " and ".join(_where(document) for document in islice(first_users, NAMED))
         message = (
             f"its asset key {key} is also that of something else in {others}; give one of them a "
             "connection name of its own"
@@ -138,12 +138,12 @@ def _folders_inside(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     sinks = {folder: document for folder, path, document in ends if path != _ERRORS}
     for folder, path, document in ends:
         around = (folder[:size] for size in range(1, len(folder)))
-        found = next((written[one] for one in around if one in written), None)
-        if found is None and path == _ERRORS:
-            found = sinks.get(folder)
-        if found is not None:
+        outer = next((written[one] for one in around if one in written), None)
+        if outer is None and path == _ERRORS:
+            outer = sinks.get(folder)
+        if outer is not None:
             message = (
-                f"its folder is in one that is written to in {_where(found)}: readers of that one "
+                f"its folder is in one that is written to in {_where(outer)}: readers of that one "
                 "would read the files of both; choose folders side by side"
             )
             yield document, document.finding(path, message, key=True)

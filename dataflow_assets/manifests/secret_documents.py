@@ -20,7 +20,7 @@ Values = Mapping[str, SecretStr]
 
 
 class SecretDocuments(Mapping[Name, Values]):
-    """By (namespace, name); of duplicates the first one counts.
+    """Secrets by (namespace, name); of duplicates the first one counts.
 
     A file that cannot be read any more, or lacks a Secret that it had, leaves the last known
     values: somebody may be in the middle of writing it.
@@ -52,6 +52,6 @@ class SecretDocuments(Mapping[Name, Values]):
         return f"SecretDocuments({', '.join(map(str, self._files))})"
 
     def _now(self) -> Mapping[Name, Values]:
-        found = [secret for file in self._files for secret in self._read(file)]
-        self._known |= {secret.id: secret.values for secret in reversed(found)}
+        secrets = [secret for file in self._files for secret in self._read(file)]
+        self._known |= {secret.id: secret.values for secret in reversed(secrets)}
         return self._known

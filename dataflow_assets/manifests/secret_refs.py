@@ -14,7 +14,6 @@ from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.secrets import (
     FOLDER,
     Absent,
-    SecretKey,
     SecretRef,
     Secrets,
     VariableRef,
@@ -76,7 +75,7 @@ def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
                 if isinstance(found := environment.first(ref), Absent):
                     yield document.finding(path, f"{found.reason}: it must be set at run time")
                 continue
-            key = _key(flow, ref)
+            key = Secrets(flow.namespace).key(ref)
             here = (key.namespace, key.name) in documents or mounted_file(key.place) is not None
             if not here and isinstance(environment.value(key), Absent):
                 message = (
@@ -103,10 +102,6 @@ def _absence(value: str) -> str:
     if is_path and not os.path.isfile(text):  # noqa: PTH113 - never raises
         return f"{show(text)} is not on this machine"
     return ""
-
-
-def _key(flow: Flow, ref: SecretRef) -> SecretKey:
-    return Secrets(flow.namespace).key(ref)
 
 
 def _of_secrets(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:

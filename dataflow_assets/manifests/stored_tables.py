@@ -1,4 +1,4 @@
-"""What files declare, held against the tables that are stored: for `dataflow check` alone."""
+"""Compares declared tables with those that are stored: for `dataflow check` alone."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def compare(loaded: Loaded) -> Loaded:
             message = f"not compared with the table that is stored: {error}"
             notes.append(document.finding(flow.branches[0].place, message, key=True))
     notes += _left_over(loaded)
-    found = [finding for findings in refused.values() for finding in findings]
+    refusals = [finding for findings in refused.values() for finding in findings]
     return replace(
         loaded,
         flows=tuple(flow for flow in loaded.flows if not refused.get(flow.id)),
-        findings=tuple(sorted({*loaded.findings, *found})),
+        findings=tuple(sorted({*loaded.findings, *refusals})),
         hints=tuple(sorted({*loaded.hints, *notes})),
     )
 

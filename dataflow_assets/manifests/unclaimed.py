@@ -19,7 +19,9 @@ def explain(document: Document, form: str) -> tuple[Finding | None, Finding | No
     """
     if form == ".properties":
         return None, _of_properties(document)
-    if _of_dagster(document):
+    # A component of a Dagster project, as in its `defs.yaml`: manifests may be below it.
+    keys = set(document.value) if isinstance(document.value, dict) else set()
+    if keys <= _OF_DEFS and "." in str(document.get("type")):
         return None, None
     if problem := _unreadable(document):
         return problem, None
@@ -35,12 +37,6 @@ def _of_properties(document: Document) -> Finding:
     whole = ", ".join(name for name in names if "." in name)  # Connect takes their last part, too
     message = f"is another connector than {whole}: skipped"
     return document.finding((_CLASS,), message)
-
-
-def _of_dagster(document: Document) -> bool:
-    """A component of a Dagster project, as in its `defs.yaml`: manifests may be below it."""
-    keys = set(document.value) if isinstance(document.value, dict) else set()
-    return keys <= _OF_DEFS and "." in str(document.get("type"))
 
 
 def _unreadable(document: Document) -> Finding | None:

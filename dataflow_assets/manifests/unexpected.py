@@ -23,7 +23,6 @@ def message(error: Exception) -> str:
 
 
 def of_file(file: str, error: Exception) -> Finding:
-    """A finding at the beginning of a file."""
     return Finding(file, 1, 1, "file", message(error))
 
 
@@ -41,7 +40,7 @@ def readings(document: Document, read: Callable[[], Iterable[Reading]]) -> Seque
 
 
 def each(flows: Sequence[Pair], check: Check) -> Iterator[tuple[Document, Finding]]:
-    """What a check finds flow by flow; what it throws about one is a finding of that one."""
+    """Checks flow by flow; what a check throws about one is a finding of that one."""
     for flow, document in flows:
         try:
             yield from list(check([(flow, document)]))

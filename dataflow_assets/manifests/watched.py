@@ -13,8 +13,8 @@ from dataflow_assets.manifests.load import Loaded, load
 
 def fingerprint(folders: Iterable[Path]) -> str:
     """Changes when a file in the folders does; costs one look at the folder."""
-    found = sorted(_stamps(folders))
-    return str(hash(tuple(found)))
+    stamps = sorted(_stamps(folders))
+    return str(hash(tuple(stamps)))
 
 
 def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
@@ -40,7 +40,7 @@ class Watched:
         """Returns what can be used, and what cannot; asked often, and by one thread."""
         stamp = fingerprint(self._folders)
         if stamp != self._stamp:
-            found = load([folder for folder in self._folders if folder.exists()])
-            self._loaded = replace(found, paths=tuple(self._folders))
+            loaded = load([folder for folder in self._folders if folder.exists()])
+            self._loaded = replace(loaded, paths=tuple(self._folders))
             self._stamp = stamp
         return self._loaded

@@ -1,1 +1,1 @@
-"""What runs inside a Spark task: the one pass over a micro-batch."""
+"""The work inside of a Spark task: the one pass over a micro-batch."""

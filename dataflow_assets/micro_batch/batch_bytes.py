@@ -1,4 +1,4 @@
-"""How many of a batch's messages fit into so many bytes."""
+"""The number of a batch's messages that fit into a number of bytes."""
 
 from __future__ import annotations
 

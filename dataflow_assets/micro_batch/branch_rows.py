@@ -1,4 +1,4 @@
-"""What one branch gets of one batch of records."""
+"""Rows of one branch, made of one batch of records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_KEY = (
 
 @dataclass
 class BranchRows:
-    """What one branch gets of one batch."""
+    """Rows of one branch, made of one batch."""
 
     branch: PassBranch
     shape: Shape | None
@@ -64,7 +64,7 @@ class BranchRows:
         if self._unwraps and self.shape is None:
             record = Record(unwrap(record.body), record.metadata)
         body = record.body if self.shape is None else self.shape(record)
-        key = self._delete_key(record, told=at in self.gone)
+        key = self._delete_key(record, deleted=at in self.gone)
         if key is None and isinstance(body, NotJson) and body.raw is None:
             if self.tombstones == "skip":
                 return
@@ -78,10 +78,10 @@ class BranchRows:
         self.n.append(n)
         self.texts.append(sent)
 
-    def _delete_key(self, record: Record, *, told: bool) -> bytes | None:
+    def _delete_key(self, record: Record, *, deleted: bool) -> bytes | None:
         """The key of a row to delete, as a JSON object: of the record, else `metadata.id`.
 
-        A deletion that the source has `told` is never stored as a row, and `metadata.id` need not
+        One that the source has `deleted` is never stored as a row, and `metadata.id` need not
         be of the column by which the sink matches rows.
         """
         if record.metadata.get("operation") != "delete":
@@ -92,23 +92,23 @@ class BranchRows:
         if not isinstance(record.body, dict):
             return None
         names = self._key_columns
-        if told and not names:
+        if deleted and not names:
             raise RejectedRecord("encode", _NO_DELETES)
         body = record.body
         if self.branch.traits.ignores_case:
             body = {self.branch.column(name) or name: value for name, value in body.items()}
-        given = {name: body[name] for name in names if name in body}
-        if not told and not given and len(names) == 1 and record.metadata.get("id") is not None:
-            given = {names[0]: record.metadata["id"]}
-        if told and len(given) < len(names):
-            missing = ", ".join(name for name in names if name not in given)
+        values = {name: body[name] for name in names if name in body}
+        if not deleted and not values and len(names) == 1 and record.metadata.get("id") is not None:
+            values = {names[0]: record.metadata["id"]}
+        if deleted and len(values) < len(names):
+            missing = ", ".join(name for name in names if name not in values)
             raise RejectedRecord("encode", _NO_KEY.format(missing))
-        return encode(given) if names and len(given) == len(names) else None
+        return encode(values) if names and len(values) == len(names) else None
 
     def _tombstone_key(self, record: Record) -> bytes | None:
         """The key of a tombstone, where tombstones delete."""
-        if self.tombstones == "delete" and self.shape and (found := self.shape.key(record)):
-            return encode(found)
+        if self.tombstones == "delete" and self.shape and (delete_key := self.shape.key(record)):
+            return encode(delete_key)
         key = str(record.metadata.get("key") or "")
         if self.tombstones == "delete" and NOT_UTF8 in key:
             raise RejectedRecord("decode", "key of a null message: is not UTF-8")
@@ -116,9 +116,9 @@ class BranchRows:
 
     def chunk(self, offsets: Any, sent: OriginalMessages) -> Chunk:
         """The rows in the sink's schema; offsets are the messages'."""
-        lacking = unknown_values.lacking(sent.batch)[np.array(self.at, np.int64)]
-        lacking[[*self.unknown]] = True
-        decoded = self._decode(lacking)
+        incomplete = unknown_values.incomplete(sent.batch)[np.array(self.at, np.int64)]
+        incomplete[[*self.unknown]] = True
+        decoded = self._decode(incomplete)
         if decoded.rejected:
             bodies = [self.texts[one.offset] for one in decoded.rejected]
             new_columns.check(self.branch, sent.batch, bodies)
@@ -139,11 +139,11 @@ class BranchRows:
         notes = frozenset(self.shape.notes if self.shape else ())
         return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent, notes)
 
-    def _decode(self, lacking: npt.NDArray[np.bool_]) -> Decoded:
-        if not lacking.any():
+    def _decode(self, incomplete: npt.NDArray[np.bool_]) -> Decoded:
+        if not incomplete.any():
             return self._some(np.arange(len(self.at)), whole=True)
-        whole = self._some(np.flatnonzero(~lacking), whole=True)
-        others = self._some(np.flatnonzero(lacking), whole=False)
+        whole = self._some(np.flatnonzero(~incomplete), whole=True)
+        others = self._some(np.flatnonzero(incomplete), whole=False)
         tables = [pa.Table.from_batches([one.rows]) for one in (whole, others)]
         rows = pa.concat_tables(tables, promote_options="default").sort_by(OFFSET)
         (batch,) = rows.combine_chunks().to_batches() or [whole.rows]
@@ -159,9 +159,9 @@ class BranchRows:
     def _place(self, one: Rejection, offsets: Any, sent: OriginalMessages) -> Rejection:
         """The rejection of a row with the place of its message, and the message."""
         offset = int(offsets[self.at[one.offset]])
-        found = sent[offset]
-        stage = "decode" if self.texts[one.offset] == found.body else "encode"
-        return replace(one, offset=offset, stage=stage, n=self.n[one.offset]).of(found)
+        original = sent[offset]
+        stage = "decode" if self.texts[one.offset] == original.body else "encode"
+        return replace(one, offset=offset, stage=stage, n=self.n[one.offset]).of(original)
 
     def _with_offsets(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""

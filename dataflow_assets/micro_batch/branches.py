@@ -106,7 +106,7 @@ Read = Callable[[pa.RecordBatch], list[Chunk]]
 
 @dataclass(frozen=True)
 class BranchSteps:
-    """What a task needs to take messages through records."""
+    """The steps by which a task takes messages through records."""
 
     transformations: tuple[Transformation, ...]
     context: Context
@@ -114,12 +114,12 @@ class BranchSteps:
 
     @property
     def by_metadata(self) -> bool:
-        """Whether records are only told where to go, by metadata: bodies stay as they were."""
+        """True where steps only route records, by metadata: bodies stay as they were."""
         return all(one.by_metadata for one in self.transformations)
 
     @classmethod
     def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> BranchSteps | None:
-        """None where no record is needed: columns are decoded straight from the messages."""
+        """The steps of a branch; None where columns are decoded straight from the messages."""
         reads = [shape.reads for shape in shapes if shape is not None]
         if not reads and not flow.transformations:
             return None

@@ -39,17 +39,17 @@ class Decoding:
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
-        given, refused = without_refused(batch)
-        sent = OriginalMessages(offsets, given, places=self._places)
-        chunks = ((decode(given, sent), column) for decode, column in self._decodes)
-        found = [
+        readable, refused = without_refused(batch)
+        sent = OriginalMessages(offsets, readable, places=self._places)
+        chunks = ((decode(readable, sent), column) for decode, column in self._decodes)
+        timed = [
             with_time(chunk, batch, offsets, column) if column else chunk
             for chunk, column in chunks
         ]
         if not refused:
-            return found
+            return timed
         whole = OriginalMessages(offsets, batch, places=self._places)
-        return [refusing(chunk, refused, whole) for chunk in found]
+        return [refusing(chunk, refused, whole) for chunk in timed]
 
 
 def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> Decode:

@@ -44,11 +44,15 @@ def in_json(
     readable, unread = without_refused(batch)
     as_json, undecoded = _with_bodies(readable, form)
     refused = {**undecoded, **unread}
-    if form is None or not keys or _is_read(batch):
+    if (
+        form is None
+        or not keys
+        or ("key" not in batch.schema.names or "metadata" in batch.schema.names)
+    ):
         return as_json, refused
-    found = form.keys(batch.column("key"))
+    keys_read = form.keys(batch.column("key"))
     at = batch.schema.get_field_index("key")
-    return as_json.set_column(at, "key", found.texts), {**found.refused, **refused}
+    return as_json.set_column(at, "key", keys_read.texts), {**keys_read.refused, **refused}
 
 
 def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, str]]:
@@ -56,10 +60,10 @@ def without_refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int,
     if REFUSED_ROW not in batch.schema.names:
         return batch, {}
     reasons = batch.column(REFUSED_ROW)
-    told = {row: why for row, why in enumerate(reasons.to_pylist()) if why is not None}
+    reasons_by_row = {row: why for row, why in enumerate(reasons.to_pylist()) if why is not None}
     at = batch.schema.get_field_index("body")
     bodies = pc.if_else(reasons.is_null(), batch.column("body"), pa.scalar(None, pa.binary()))
-    return batch.set_column(at, "body", bodies), told
+    return batch.set_column(at, "body", bodies), reasons_by_row
 
 
 def refusing(chunk: Chunk, refused: Mapping[int, str], sent: OriginalMessages) -> Chunk:
@@ -79,19 +83,15 @@ def _without(rows: pa.RecordBatch, offsets: Collection[int]) -> pa.RecordBatch:
     return rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
 
 
-def _is_read(batch: pa.RecordBatch) -> bool:
-    return "key" not in batch.schema.names or "metadata" in batch.schema.names
-
-
 def _with_bodies(
     batch: pa.RecordBatch, form: MessageFormat | None
 ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
     if form is None:
         return batch, {}
-    found = form.texts(batch.column("body"))
+    texts = form.texts(batch.column("body"))
     return batch.set_column(
-        batch.schema.get_field_index("body"), "body", found.texts
-    ), found.refused
+        batch.schema.get_field_index("body"), "body", texts.texts
+    ), texts.refused
 
 
 def forwarded_as_json(
@@ -126,13 +126,14 @@ class Formatted:
 
     def __call__(self, batch: pa.RecordBatch, sent: OriginalMessages) -> Chunk:
         bodies = batch.column("body")
-        found = self._form.columns(bodies, self._as_json)
-        parts = [self._decode(group, bodies, sent) for group in found.groups]
+        columns = self._form.columns(bodies, self._as_json)
+        parts = [self._decode(group, bodies, sent) for group in columns.groups]
         if bodies.null_count or not parts:
             parts.append(self._nulls(batch.filter(bodies.is_null()), sent))
         offsets = sent.offsets
         rejected = [
-            _decode_rejection(offsets[row].as_py(), why, sent) for row, why in found.refused.items()
+            _decode_rejection(offsets[row].as_py(), why, sent)
+            for row, why in columns.refused.items()
         ]
         rejected += [one.of(sent[one.offset]) for part in parts for one in part.rejected]
         size = pc.sum(pc.binary_length(bodies)).as_py() or 0
@@ -153,12 +154,12 @@ class Formatted:
     def _conform(self, rows: pa.RecordBatch) -> Decoded:
         offsets = rows.column(OFFSET)
         try:
-            found = conform(self._branch.with_target_names(rows), self._schema, self._unknown)
+            conformed = conform(self._branch.with_target_names(rows), self._schema, self._unknown)
         except PermanentError as error:  # of this schema; other messages may have another one
             refused = dict.fromkeys(range(rows.num_rows), str(error))
             none = self._decoder.decode(pa.array([], pa.binary()), pa.array([], pa.int64())).rows
             return Decoded(none, list(_rejections(refused, offsets)))
-        return Decoded(found.rows, list(_rejections(found.refused, offsets)))
+        return Decoded(conformed.rows, list(_rejections(conformed.refused, offsets)))
 
     def _nulls(self, batch: pa.RecordBatch, sent: OriginalMessages) -> Decoded:
         offsets = sent.offsets.filter(sent.batch.column("body").is_null())
@@ -169,20 +170,22 @@ class Formatted:
         read = np.ones(batch.num_rows, np.bool_)
         read[list(keys.refused)] = False
         mask = pa.array(read)
-        named = keys.texts.filter(mask)
-        found = self._decoder.decode(batch.column("body").filter(mask), offsets.filter(mask), named)
+        nulls = keys.texts.filter(mask)
+        decoded = self._decoder.decode(
+            batch.column("body").filter(mask), offsets.filter(mask), nulls
+        )
         bad = [
             Rejection(offsets[row].as_py(), "decode", why, None)
             for row, why in keys.refused.items()
         ]
         # Kept as they were sent, for a replay decodes keys again.
-        known = dict(zip(offsets.to_pylist(), batch.column("key").to_pylist(), strict=True))
-        rejected = [replace(one, key=known[one.offset]) for one in (*found.rejected, *bad)]
-        return Decoded(found.rows, rejected)
+        raw = dict(zip(offsets.to_pylist(), batch.column("key").to_pylist(), strict=True))
+        rejected = [replace(one, key=raw[one.offset]) for one in (*decoded.rejected, *bad)]
+        return Decoded(decoded.rows, rejected)
 
 
 def is_wrapped(schema: pa.Schema) -> bool:
-    """Whether records of a schema are wrapped bodies, as a sink in raw mode hands them on."""
+    """True where records of a schema are wrapped bodies, as a sink in raw mode hands them on."""
     return set(schema.names) == {VALUE, METADATA}
 
 

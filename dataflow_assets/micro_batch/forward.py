@@ -70,33 +70,33 @@ def with_read_keys(
     nulls = rows.column("value").is_null()
     if read is None or not pc.any(nulls).as_py():
         return rows, {}
-    found = read(rows.column("key").filter(nulls))
+    keys_read = read(rows.column("key").filter(nulls))
     offsets = rows.column(OFFSET).filter(nulls)
-    refused = {offsets[row].as_py(): why for row, why in found.refused.items()}
-    keys = pc.replace_with_mask(rows.column("key"), nulls, found.texts)
+    refused = {offsets[row].as_py(): why for row, why in keys_read.refused.items()}
+    keys = pc.replace_with_mask(rows.column("key"), nulls, keys_read.texts)
     at = rows.schema.get_field_index("key")
-    named = rows.set_column(at, rows.schema.field(at), keys)
+    keyed = rows.set_column(at, rows.schema.field(at), keys)
     gone = pc.and_(nulls, pc.is_in(rows.column(OFFSET), pa.array([*refused], pa.int64())))
-    return named.filter(pc.invert(gone)), refused
+    return keyed.filter(pc.invert(gone)), refused
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Keys or headers; null where the source has none."""
-    wanted = MESSAGES.field(name).type
+    kind = MESSAGES.field(name).type
     if name not in batch.schema.names:
-        return pa.nulls(batch.num_rows, wanted)
-    found = batch.column(name)
-    return found if found.type == wanted else found.cast(wanted)
+        return pa.nulls(batch.num_rows, kind)
+    array = batch.column(name)
+    return array if array.type == kind else array.cast(kind)
 
 
 def keys_of(form: MessageFormat | None, sink: Sink) -> Keys | None:
-    """What decodes the keys of null messages for a sink; None where it does not read them."""
+    """The decoder of null messages' keys for a sink; None where it does not read them."""
     return form.keys if form is not None and sink.traits.reads_null_keys else None
 
 
 @dataclass
 class Forwarded:
-    """What one branch gets of one batch of records; key and headers are those of their message."""
+    """One branch's share of one batch of records; key and headers are those of their message."""
 
     branch: PassBranch
     tombstones: str

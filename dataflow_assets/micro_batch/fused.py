@@ -71,7 +71,7 @@ _SLACK = 2
 
 @dataclass(frozen=True)
 class Pass:
-    """What tasks do with a span; each Spark partition of a frame holds one slice's rows."""
+    """Takes a span inside tasks; each Spark partition of a frame holds one slice's rows."""
 
     source: Source
     span: Span
@@ -95,13 +95,9 @@ class Pass:
         return any(branch.sink.takes == "messages" for branch in self.branches)
 
     @property
-    def _reads(self) -> frozenset[str]:
-        return self.steps.reads if self.steps else frozenset()
-
-    @property
     def metadata_to_read(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
-        reads = self._reads
+        reads = self.steps.reads if self.steps else frozenset[str]()
         if self.source.traits.null_messages == "delete":
             reads |= {"key"}
         if any(branch.traits.record_time for branch in self.branches):
@@ -113,64 +109,59 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         spare_worker()
-        told = TaskReport()
-        yield encode(self._results(self._from_spark(batches, told), told))
+        report = TaskReport()
+        yield encode(self._results(self._from_spark(batches, report), report))
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
-        """The same for parts that the task reads itself, one after the other."""
+        """Takes parts that the task reads itself, one after the other."""
         with closing(self._parts(indexes)) as parts:
             return self._results(parts, TaskReport())
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
-        """The same for a slice of messages that the task has read by `messages_together`."""
-        told = TaskReport()
+        """Takes a slice of messages that the task has read by `messages_together`."""
+        report = TaskReport()
         piece = self.span.slices[index]
         chunks = self._until_cut(
-            piece, self._messages(index, self._bound(index, batches, told)), told
+            piece, self._messages(index, self._bound(index, batches, report)), report
         )
-        return self._results(iter([(piece, chunks)]), told)
+        return self._results(iter([(piece, chunks)]), report)
 
-    def _results(self, slices: Iterator[Chunks], told: TaskReport) -> list[Result]:
+    def _results(self, slices: Iterator[Chunks], report: TaskReport) -> list[Result]:
         failpoints.arm(self.branches[0].ticket.failpoint)
         target = self.branches[0].ticket.target
         try:
             with report_defects(target.flow, target.source):
-                results = [Result(receipt) for receipt in self._receipts(slices, told)]
+                results = [Result(receipt) for receipt in self._receipts(slices, report)]
         except DataflowError as error:
             return [Result(failure=TaskFailure.of(error))]
-        return [*results, *told.results()]
+        return [*results, *report.results()]
 
-    def _receipts(self, slices: Iterator[Chunks], told: TaskReport) -> Iterator[Receipt]:
+    def _receipts(self, slices: Iterator[Chunks], report: TaskReport) -> Iterator[Receipt]:
         for piece, chunks in slices:
             names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
             try:
-                writers += self._open(piece)
+                for branch in self.branches:
+                    with blame(branch.ticket.target.branch):
+                        writers.append(branch.sink.writer(branch.ticket, piece))
                 with closing(chunks), self._naming(piece):
                     for share in chunks:
-                        self._write(piece, names, writers, share)
-                        for name, chunk in zip(names, share, strict=True):
-                            told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
+                        for name, writer, chunk in zip(names, writers, share, strict=True):
+                            with blame(name), self._naming(piece):
+                                writer.write(chunk)
+                            report.notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 yield from self._close(piece, names, writers)
             finally:
-                _abort_all(writers)
+                for writer in writers:
+                    try:
+                        writer.abort()
+                    except Exception as error:  # noqa: BLE001 - what has failed before is the error to tell
+                        log.warning("a writer could not be ended: %s", error)
 
     def _naming(self, piece: Slice) -> AbstractContextManager[None]:
         """A mistake of ours inside names the slice."""
         target = self.branches[0].ticket.target
         return report_defects(target.flow, place(target.source, piece))
-
-    def _write(
-        self, piece: Slice, names: Sequence[str], writers: Sequence[Writer], share: Sequence[Chunk]
-    ) -> None:
-        for name, writer, chunk in zip(names, writers, share, strict=True):
-            with blame(name), self._naming(piece):
-                writer.write(chunk)
-
-    def _open(self, piece: Slice) -> Iterator[Writer]:
-        for branch in self.branches:
-            with blame(branch.ticket.target.branch):
-                yield branch.sink.writer(branch.ticket, piece)
 
     def _close(
         self, piece: Slice, names: Sequence[str], writers: Sequence[Writer]
@@ -181,14 +172,16 @@ class Pass:
                 receipt = writer.close(complete)
             yield receipt
 
-    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: TaskReport) -> Iterator[Chunks]:
+    def _from_spark(
+        self, batches: Iterable[pa.RecordBatch], report: TaskReport
+    ) -> Iterator[Chunks]:
         filled = with_large_values(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]
-            bounded = self._bound(index, chain([first], filled), told)
-            yield piece, self._confirmed(self._messages(index, bounded))
-            if piece.partition in told.cuts:
+            bounded = self._bound(index, chain([first], filled), report)
+            yield piece, self._confirm_after(self._messages(index, bounded))
+            if piece.partition in report.cuts:
                 return  # what follows in this Spark partition lies behind the cut
 
     def _parts(self, indexes: Sequence[int]) -> Generator[Chunks, None, None]:
@@ -196,18 +189,18 @@ class Pass:
         each = read_in_order(self.source, pieces, self.metadata_to_read)
         try:
             for piece, batches in zip(pieces, each, strict=True):
-                yield piece, self._confirmed(self._columns(piece, batches))
+                yield piece, self._confirm_after(self._columns(piece, batches))
         finally:
             if isinstance(each, Generator):
                 each.close()
 
-    def _until_cut(self, piece: Slice, chunks: Shares, told: TaskReport) -> Shares:
+    def _until_cut(self, piece: Slice, chunks: Shares, report: TaskReport) -> Shares:
         """Only of a slice that was read to its end is it known whose records they were."""
         yield from chunks
-        if piece.partition in told.cuts:
+        if piece.partition in report.cuts:
             self._confirm()
 
-    def _confirmed(self, chunks: Shares) -> Shares:
+    def _confirm_after(self, chunks: Shares) -> Shares:
         """Before the commit: what was read is the source's own."""
         yield from chunks
         self._confirm()
@@ -217,7 +210,7 @@ class Pass:
             self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _bound(
-        self, index: int, batches: Iterable[pa.RecordBatch], told: TaskReport
+        self, index: int, batches: Iterable[pa.RecordBatch], report: TaskReport
     ) -> Iterator[pa.RecordBatch]:
         piece = self.span.slices[index]
         if self.most_bytes is None or self.span.whole or not isinstance(piece, OffsetSlice):
@@ -230,12 +223,13 @@ class Pass:
             left -= size
             upto = taken.column("_at")[-1].as_py() // len(self.span.slices) + 1
             if upto < piece.upto and (left <= 0 or taken.num_rows < batch.num_rows):
-                told.cuts[piece.partition] = upto
+                report.cuts[piece.partition] = upto
                 return
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Shares:
         slices = self.span.slices
-        rows = MetadataRows(self.source, slices[index], len(slices), self._reads)
+        reads = self.steps.reads if self.steps else frozenset[str]()
+        rows = MetadataRows(self.source, slices[index], len(slices), reads)
         make = partial(reader, self.steps, self.branches, rows, self.format)
         read = make()
         share = self._share(slices[index])
@@ -244,8 +238,8 @@ class Pass:
                 raise PermanentError("one Spark partition holds rows of two slices")
             offsets = rows.offsets(batch)
             with self._naming(slices[index]):
-                found = blaming_record(batch, read, make, offsets)
-            chunks = unknown_values.with_unknown(found, self.branches, batch, offsets)
+                chunks = blaming_record(batch, read, make, offsets)
+            chunks = unknown_values.with_unknown(chunks, self.branches, batch, offsets)
             share.add(batch.num_rows, chunks)
             yield chunks
 
@@ -255,28 +249,22 @@ class Pass:
             if self.source.delivers == "entries":
                 yield from self._messages(index, with_ordinals(batches, index, slices))
             elif self.steps and are_routed(self.steps, self.source, piece, self.branches):
-                yield from self._route(piece, batches, self.steps)
+                routed = RoutedRows(self.steps, self.source, piece, self.branches, Places(piece))
+                yield from self._rows(piece, batches, lambda seen, b: routed(b, seen))
             elif self.steps is not None or self._forwards:
                 yield from self._messages(
                     index,
                     as_messages(map(partial(message_form, self.source), batches), index, slices),
                 )
             else:
-                yield from self._type_rows(piece, batches)
+                places = Places(piece)
+                yield from self._rows(
+                    piece, batches, lambda seen, b: type_chunks(b, self.branches, seen, places)
+                )
         finally:
             # Left to the garbage collection, a connection would keep its transaction open.
             if isinstance(batches, Generator):
                 batches.close()
-
-    def _type_rows(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
-        places = Places(piece)
-        return self._rows(
-            piece, batches, lambda seen, b: type_chunks(b, self.branches, seen, places)
-        )
-
-    def _route(self, piece: Slice, batches: Iterable[pa.RecordBatch], steps: BranchSteps) -> Shares:
-        routed = RoutedRows(steps, self.source, piece, self.branches, Places(piece))
-        return self._rows(piece, batches, lambda seen, b: routed(b, seen))
 
     def _rows(
         self,
@@ -289,19 +277,11 @@ class Pass:
             offsets = np.arange(seen, seen + batch.num_rows)
             make = partial(share, seen)
             with self._naming(piece):
-                found = blaming_record(batch, make, partial(partial, share, seen), offsets)
-            chunks = unknown_values.with_unknown(found, self.branches, batch, offsets)
+                chunks = blaming_record(batch, make, partial(partial, share, seen), offsets)
+            chunks = unknown_values.with_unknown(chunks, self.branches, batch, offsets)
             seen += batch.num_rows
             counted.add(batch.num_rows, chunks)
             yield chunks
 
     def _share(self, piece: Slice) -> RejectedShare:
         return RejectedShare(self.branches[0].ticket.target, piece, self.max_rejected_percent)
-
-
-def _abort_all(writers: Sequence[Writer]) -> None:
-    for writer in writers:
-        try:
-            writer.abort()
-        except Exception as error:  # noqa: BLE001 - what has failed before is the error to tell
-            log.warning("a writer could not be ended: %s", error)

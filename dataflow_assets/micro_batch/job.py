@@ -59,7 +59,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What was read of the span, and the receipts by branch."""
+    """The span as it was read, and the receipts by branch."""
 
     span: Span
     receipts: Mapping[str, Sequence[Receipt]]
@@ -86,7 +86,7 @@ def run(spark: SparkSession, planned: Planned) -> BatchOutcome:
 
 
 def run_in_one_task(spark: SparkSession, planned: Planned) -> BatchOutcome:
-    """The same where others need the rest of Spark: of many messages one slice is read, by chance.
+    """Runs a job in one task; of many messages one slice is read, by chance.
 
     Be they of a frame, or read in tasks: all slices of a large span may take too long for one task.
     """
@@ -142,7 +142,7 @@ class TaskReading:
         return not self._left or any(result.failure for result in self._results)
 
     def outcome(self) -> BatchOutcome:
-        """Of all that was read. Raises a task's own error again, the gravest first."""
+        """The outcome of all that was read. Raises a task's own error again, the gravest first."""
         return _outcome(self.work, self._results)
 
 

@@ -43,14 +43,16 @@ class MetadataRows:
     reads: frozenset[str]
 
     def offsets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        found: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
-        return found
+        numbers: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
+        return numbers
 
     def records(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, Mapping[str, Any]]]:
         bodies = batch.column("body").to_pylist()
         if "metadata" in batch.schema.names:
-            known = batch.column("metadata").to_pylist()
-            return ((body, _entry_metadata(text)) for body, text in zip(bodies, known, strict=True))
+            metadata = batch.column("metadata").to_pylist()
+            return (
+                (body, _entry_metadata(text)) for body, text in zip(bodies, metadata, strict=True)
+            )
         static = self.source.metadata(self.piece)
         columns = dict(self._columns(batch))
         if not columns:
@@ -62,7 +64,7 @@ class MetadataRows:
         )
 
     def again(self, batch: pa.RecordBatch) -> list[tuple[int, int | None] | None] | None:
-        """Where entries are replayed: which of the records that each message becomes, of how many.
+        """Metadata of replayed entries, with the number of each record among those of its message.
 
         None for a whole message, and where nothing is replayed.
         """
@@ -93,7 +95,7 @@ def as_messages(
 
 
 def as_message(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same of one batch, without numbers."""
+    """Rows of one batch as messages, without numbers."""
     fields = [field for field in batch.schema if is_beside(field) or field.name == OP]
     arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
     columns = pa.schema(table_columns(batch.schema)).serialize().to_pybytes()
@@ -138,10 +140,10 @@ def _times(column: pa.Array) -> list[Any]:
     """Aware times; one that a producer has set beyond the year 9999 is a number of milliseconds."""
     times = column.cast(pa.timestamp("us", "UTC"))
     try:
-        found: list[Any] = times.to_pylist()
+        values: list[Any] = times.to_pylist()
     except OverflowError:
-        found = [_time(each) for each in times]
-    return found
+        values = [_time(each) for each in times]
+    return values
 
 
 def _time(value: pa.TimestampScalar) -> Any:
@@ -193,5 +195,5 @@ def with_time(chunk: Chunk, batch: pa.RecordBatch, offsets: pa.Array, name: str)
         times = batch.column(TIMESTAMP).cast(kind)
     else:
         times = pa.nulls(batch.num_rows, kind)
-    found = times.take(pc.index_in(chunk.rows.column(OFFSET), offsets))
-    return replace(chunk, rows=chunk.rows.append_column(name, found))
+    column = times.take(pc.index_in(chunk.rows.column(OFFSET), offsets))
+    return replace(chunk, rows=chunk.rows.append_column(name, column))

@@ -29,10 +29,10 @@ def check(branch: PassBranch, batch: pa.RecordBatch, refused: Iterable[bytes | N
     schema = branch.ticket.schema
     columns = _columns(batch)
     unknown = [field for field in columns if branch.column(field.name) is None]
-    found = {key for body in refused for key in _keys(body)} if unknown else set()
-    if lacked := [field for field in unknown if field.name in found]:
+    keys = {key for body in refused for key in _keys(body)} if unknown else set()
+    if lacked := [field for field in unknown if field.name in keys]:
         with blame(branch.ticket.target.branch):
-            raise new_columns(lacked, schema, {*columns.names, *found})
+            raise new_columns(lacked, schema, {*columns.names, *keys})
 
 
 def _columns(batch: pa.RecordBatch) -> pa.Schema:

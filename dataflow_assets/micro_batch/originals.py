@@ -37,19 +37,19 @@ class OriginalMessages(Mapping[int, Sent]):
             raise KeyError(offset)
         raw = self.batch.column("body")[index].as_py()
         place = self.places.of(self.batch, index, offset, raw)
-        headers, change = self._headers(index), row_changes.dump(self.batch, index)
+        # All headers as they were sent, where the batch has them: a replay forwards them again.
+        names = self.batch.schema.names
+        headers_sent = self.batch.column("headers")[index].as_py() if "headers" in names else None
+        headers, change = (
+            ({HEADER_LIST: headers_sent} if headers_sent else {}),
+            row_changes.dump(self.batch, index),
+        )
         if self.rows is None:
             return Sent(raw, headers or None, place=place, change=change)
-        named = self.batch if self.named is None else self.named
-        ((_, metadata),) = self.rows.records(named.slice(index, 1))
+        with_metadata = self.batch if self.named is None else self.named
+        ((_, metadata),) = self.rows.records(with_metadata.slice(index, 1))
         metadata = {**with_offset(metadata, offset), **headers}
         return Sent(raw, metadata, self.several.get(offset, 1), place, change)
-
-    def _headers(self, index: int) -> Mapping[str, Any]:
-        """All headers as they were sent, where the batch has them: a replay forwards them again."""
-        known = self.batch.schema.names
-        found = self.batch.column("headers")[index].as_py() if "headers" in known else None
-        return {HEADER_LIST: found} if found else {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())
@@ -62,12 +62,11 @@ def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
     """Why a record is rejected, in the words of the step that refused it."""
     where = "" if error.step is None else f"transformations[{error.step}] ({error.step_type}): "
     reason = f"{where}{error.reason}"
-    found = Rejection(offset, error.stage, reason, None, step=error.step, step_type=error.step_type)
-    return found.of(sent)
+    entry = Rejection(offset, error.stage, reason, None, step=error.step, step_type=error.step_type)
+    return entry.of(sent)
 
 
 def sink_rejection(offset: int, n: int, error: RejectedRecord, sent: OriginalMessages) -> Rejection:
-    """A record that its branch could not take."""
     return replace(rejection(offset, error, sent[offset]), n=n)
 
 

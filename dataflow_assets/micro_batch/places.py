@@ -10,7 +10,7 @@ from dataflow_assets.formats.rows import cells
 
 
 class Places:
-    """Of one slice, in one attempt of its task."""
+    """Places of one slice, in one attempt of its task."""
 
     def __init__(self, piece: Slice) -> None:
         self._in_parts = isinstance(piece, PartSlice)
@@ -27,10 +27,10 @@ class Places:
         values, shared = _values(batch, row)
         if not shared:
             return Place(values)
-        found = Place(values, digest(body or b""))
-        equal = self._equal.setdefault(found.key, {})
+        place = Place(values, digest(body or b""))
+        equal = self._equal.setdefault(place.key, {})
         number = equal.setdefault(offset, len(equal))
-        return Place(values, f"{found.row}.{number}") if number else found
+        return Place(values, f"{place.row}.{number}") if number else place
 
 
 def place_column(schema: pa.Schema) -> int | None:
@@ -44,8 +44,8 @@ def _values(batch: pa.RecordBatch, row: int) -> tuple[dict[str, str], bool]:
     if at is None:
         return {}, True
     field = batch.schema.field(at)
-    (found,) = cells(batch.column(at).slice(row, 1), field)
-    return {name: _text(value) for name, value in found.items()}, field.metadata[
+    (cell,) = cells(batch.column(at).slice(row, 1), field)
+    return {name: _text(value) for name, value in cell.items()}, field.metadata[
         Note.PLACE
     ] != ONE_ROW
 

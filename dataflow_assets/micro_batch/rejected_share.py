@@ -1,4 +1,4 @@
-"""How many of a slice's records may be rejected before the flow stops."""
+"""The share of a slice's records that may be rejected before the flow stops."""
 
 from __future__ import annotations
 

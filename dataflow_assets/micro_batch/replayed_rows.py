@@ -29,19 +29,17 @@ class Again:
         if not found:
             return []
         if (self.rows != 1 and len(found) != (self.rows or len(found))) or self.n >= len(found):
-            raise self._unclear(len(found))
+            now = len(found)
+            before = f"record {self.n + 1} of {self.rows or 'several'}"
+            raise RejectedRecord(
+                "encode",
+                f"it was {before} that its message became when it was rejected, and the steps make "
+                f"{now} of it now: which of them it is cannot be known. Let the steps make as many "
+                "again, or store it by hand and delete the entry",
+            )
         chosen = list(enumerate(found)) if self.rows == 1 else [(self.n, found[self.n])]
         if not all(record.route in routes for _, record in chosen):
             raise RejectedRecord(
                 "encode", "by its steps it goes into another branch now than when it was rejected"
             )
         return chosen
-
-    def _unclear(self, now: int) -> RejectedRecord:
-        before = f"record {self.n + 1} of {self.rows or 'several'}"
-        return RejectedRecord(
-            "encode",
-            f"it was {before} that its message became when it was rejected, and the steps make "
-            f"{now} of it now: which of them it is cannot be known. Let the steps make as many "
-            "again, or store it by hand and delete the entry",
-        )

@@ -1,4 +1,4 @@
-"""What a task sends back to the driver: receipts, a failure, notes, and where it has stopped."""
+"""A task's answer to the driver: receipts, a failure, notes, and where it has stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataflow_assets.micro_batch.tasks import RESULT
 
 @dataclass(frozen=True)
 class Result:
-    """What a task sends back: one of the four."""
+    """A task's answer: one of the four."""
 
     receipt: Receipt | None = None
     failure: TaskFailure | None = None
@@ -30,17 +30,15 @@ class Result:
 
 @dataclass
 class TaskReport:
-    """What a task has to say beside its receipts."""
+    """A task's report beside its receipts."""
 
     notes: set[str] = field(default_factory=set)
     cuts: dict[str, int] = field(default_factory=dict)
 
     def results(self) -> Iterator[Result]:
-        """Notes and cuts as the driver gets them."""
         yield from (Result(note=note) for note in sorted(self.notes))
         yield from (Result(cut=cut) for cut in self.cuts.items())
 
 
 def encode(results: Iterable[Result]) -> pa.RecordBatch:
-    """Returns what a task gives back to Spark."""
     return pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)

@@ -35,13 +35,13 @@ _KNOWN = 10_000  # values of metadata whose route is remembered
 def are_routed(
     steps: BranchSteps | None, source: Source, piece: Slice, branches: Sequence[PassBranch]
 ) -> bool:
-    """Whether the steps do nothing but choose branches, by metadata that the source knows."""
+    """True where the steps do nothing but choose branches, by metadata that the source knows."""
     if steps is None or not steps.by_metadata:
         return False
-    known = source.metadata_columns | source.metadata(piece).keys()
+    available = source.metadata_columns | source.metadata(piece).keys()
     messages = any(branch.sink.takes == "messages" for branch in branches)
     shaped = any(branch.shape() is not None for branch in branches)
-    return steps.reads <= known and EVERYTHING not in steps.reads and not (messages or shaped)
+    return steps.reads <= available and EVERYTHING not in steps.reads and not (messages or shaped)
 
 
 class RoutedRows:
@@ -91,10 +91,10 @@ class RoutedRows:
 
     def _ask(self, metadata: Mapping[str, Any]) -> Route:
         try:
-            (found,) = self._chain(Record({}, metadata))
+            (routed,) = self._chain(Record({}, metadata))
         except RejectedRecord as error:
             raise PermanentError(f"transformations[{error.step}]: {error.reason}") from None
-        return found.route
+        return routed.route
 
     @staticmethod
     def _chunk(

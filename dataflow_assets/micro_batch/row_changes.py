@@ -1,4 +1,4 @@
-"""What a source knows of a row beside its values, kept with a rejected row for its replay.
+"""Facts of a row that its values do not show, kept with a rejected row for its replay.
 
 A rejected record is its body and its key. Rows of tables have no key, so what a followed table's
 log says of the change takes the key's place: that the row is deleted, and why values of the row are
@@ -23,7 +23,7 @@ _FIELDS = (
 
 
 class RowChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept; `unknown` says why values of the row are not known."""
+    """Facts of a row beside its values; `unknown` says why values of the row are not known."""
 
     deleted: bool = False
     unknown: str | None = None
@@ -44,8 +44,8 @@ def dump(batch: pa.RecordBatch, row: int) -> bytes | None:
     deleted = OP in batch.schema.names and batch.column(OP)[row].as_py() == DELETE
     reasons = unknown_values.reasons(batch)
     unknown = None if reasons is None else reasons[row].as_py()
-    found = RowChange(deleted, unknown)
-    return None if found == _NOTHING else msgspec.json.encode(found)
+    change = RowChange(deleted, unknown)
+    return None if change == _NOTHING else msgspec.json.encode(change)
 
 
 def parse(key: bytes | None) -> RowChange | None:
@@ -55,10 +55,10 @@ def parse(key: bytes | None) -> RowChange | None:
         key: of the entry; what an earlier version has kept there tells nothing.
     """
     try:
-        found = _NOTHING if key is None else decode_json(key, RowChange)
+        change = _NOTHING if key is None else decode_json(key, RowChange)
     except msgspec.DecodeError:
         return None
-    return None if found == _NOTHING else found
+    return None if change == _NOTHING else change
 
 
 def with_changes(batch: pa.RecordBatch, changes: Sequence[RowChange | None]) -> pa.RecordBatch:
@@ -70,9 +70,9 @@ def with_changes(batch: pa.RecordBatch, changes: Sequence[RowChange | None]) -> 
         batch: entries as messages.
         changes: one for each row; None: nothing is to be told.
     """
-    known = [one or _NOTHING for one in changes]
-    operations = pa.array([DELETE if one.deleted else INSERT for one in known], pa.int8())
-    reasons = pa.array([one.unknown for one in known], pa.string())
+    row_changes = [one or _NOTHING for one in changes]
+    operations = pa.array([DELETE if one.deleted else INSERT for one in row_changes], pa.int8())
+    reasons = pa.array([one.unknown for one in row_changes], pa.string())
     for field, array in zip(_FIELDS, (operations, reasons), strict=True):
         batch = batch.append_column(field, array)
     return batch

@@ -1,11 +1,11 @@
-"""What a branch gets of a span, as a schema: for the tables that are still to be made."""
+"""A branch's share of a span, as a schema: for the tables that are still to be made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,15 +64,15 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class FieldSample:
-    """How many records reach a branch, rejected ones included, and their widest schema."""
+    """The number of records of a branch, rejected ones included, and their widest schema."""
 
     records: int
     schema: pa.Schema
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What a task sends back: its sample, or why it has none."""
+class _SampleAnswer:
+    """A task's answer: its sample, or why it has none."""
 
     records: int = 0
     schema: bytes = b""
@@ -103,21 +103,21 @@ class Sampler:
         spare_worker()
         yield pa.record_batch([[msgspec.msgpack.encode(self._tell(batches))]], RESULT)
 
-    def _tell(self, batches: Iterable[pa.RecordBatch]) -> _Told:
+    def _tell(self, batches: Iterable[pa.RecordBatch]) -> _SampleAnswer:
         typed = self.source.delivers == "columns"
         try:
-            found = self._of_parts(batches) if typed else self.sample(self._messages(batches))
+            seen = self._of_parts(batches) if typed else self.sample(self._messages(batches))
         except DataflowError as error:
             # A failed task would lose the class, and be repeated.
-            return _Told(failure=TaskFailure.of(error))
-        return _Told(found.records, found.schema.serialize().to_pybytes())
+            return _SampleAnswer(failure=TaskFailure.of(error))
+        return _SampleAnswer(seen.records, seen.schema.serialize().to_pybytes())
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         if self.format is not None:
             return self._of_groups(batches, self.format)
         bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
-        found = [(len(one), infer(one)) for one in bodies]
-        return FieldSample(sum(number for number, _ in found), merge(schema for _, schema in found))
+        types = [(len(one), infer(one)) for one in bodies]
+        return FieldSample(sum(number for number, _ in types), merge(schema for _, schema in types))
 
     def _of_groups(self, batches: Iterable[pa.RecordBatch], form: MessageFormat) -> FieldSample:
         """The types of the messages' own schemas, for what steps have left alone."""
@@ -130,9 +130,11 @@ class Sampler:
                 continue
             bodies = list(self._bodies(in_json(batch, form)[0]))
             records += len(bodies)
-            schemas.append(
-                reduce(lambda s, g: _with_group_types(s, bodies, g), groups, infer(bodies))
-            )
+            schema = infer(bodies)
+            for group in groups:
+                if isinstance(group.rows, pa.RecordBatch):
+                    schema = _with_types(schema, bodies, group.rows)
+            schemas.append(schema)
         return FieldSample(records, unite(schemas))
 
     def _of_group(self, group: Group) -> pa.Schema:
@@ -153,46 +155,42 @@ class Sampler:
         if self.source.delivers == "messages":
             yield from self.read_together(indexes)
             return
+        pieces = self.span.slices
         for index in indexes:
-            piece = self.span.slices[index]
-            yield from with_ordinals(
-                part_reader(self.source).batches(piece, self.metadata_to_read),
-                index,
-                len(self.span.slices),
-            )
+            rows = part_reader(self.source).batches(pieces[index], self.metadata_to_read)
+            yield from with_ordinals(rows, index, len(pieces))
 
     def read_together(self, indexes: Iterable[int]) -> Iterator[pa.RecordBatch]:
         """The messages of slices that are read by `messages_together`; empty ones are left out."""
         slices, identity = self.span.slices, self.identity or ""
-        asked = [
+        readings = [
             Asked(self.source, identity, piece, self.metadata_to_read, index, len(slices))
             for index in indexes
             if isinstance(piece := slices[index], OffsetSlice) and not piece.empty
         ]
-        if asked:
+        if readings:
             assert isinstance(self.source, ReadsMessages)  # noqa: S101 - its session has chosen
-            for _, batches in self.source.messages_together(asked):
+            for _, batches in self.source.messages_together(readings):
                 yield from batches
 
     def glance(self) -> FieldSample | None:
         """Returns what the first typed rows tell; None where none of them reaches the branch."""
+        read = partial(part_reader(self.source).batches, self.span.slices[0])
         if self.steps is None:
-            first = next(part_reader(self.source).batches(self.span.slices[0], frozenset()), None)
+            first = next(read(frozenset()), None)
             columns = [] if first is None else table_columns(first.schema)
             return FieldSample(1, pa.schema(columns, {Note.TYPED: b"1"}))
-        with _closing(
-            part_reader(self.source).batches(self.span.slices[0], self.metadata_to_read)
-        ) as rows:
+        with _closing(read(self.metadata_to_read)) as rows:
             return next((one for one in islice(self._of_rows(0, rows), 1) if one.records), None)
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> FieldSample:
         indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
         pieces = [self.span.slices[index] for index in indexes]
         with _closing(read_in_order(self.source, pieces, self.metadata_to_read)) as each:
-            for index, given in zip(indexes, each, strict=True):
-                with _closing(given) as rows:
-                    found = (one for one in self._of_rows(index, rows) if one.records)
-                    if (first := next(found, None)) is not None:
+            for index, part in zip(indexes, each, strict=True):
+                with _closing(part) as rows:
+                    samples = (one for one in self._of_rows(index, rows) if one.records)
+                    if (first := next(samples, None)) is not None:
                         return first
         return FieldSample(0, pa.schema([]))
 
@@ -224,13 +222,6 @@ def _closing(batches: Iterator[Given]) -> Iterator[Iterator[Given]]:
             batches.close()
 
 
-def _with_group_types(
-    schema: pa.Schema, bodies: Sequence[bytes | dict[str, Any] | None], group: Group
-) -> pa.Schema:
-    is_record = isinstance(group.rows, pa.RecordBatch)
-    return _with_types(schema, bodies, group.rows) if is_record else schema
-
-
 def unite(schemas: Iterable[pa.Schema]) -> pa.Schema:
     """The schema that fits all: a column keeps its very type where all have the same one."""
     fields: dict[str, pa.Field] = {}
@@ -238,13 +229,12 @@ def unite(schemas: Iterable[pa.Schema]) -> pa.Schema:
     for schema in schemas:
         typed = typed and Note.TYPED.marks(schema)
         for field in schema:
-            known = fields.setdefault(field.name, field)
-            fields[field.name] = known if known.equals(field, True) else _unite(known, field)
+            before = fields.setdefault(field.name, field)
+            fields[field.name] = before if before.equals(field, True) else _unite(before, field)
     return pa.schema(fields.values(), {Note.TYPED: b"1"} if typed else None)
 
 
 def _unite(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A type of both; JSON where there is none."""
     plain = not any(Note.KIND.marks(field) for field in (one, other))
     try:
         if plain:
@@ -260,13 +250,13 @@ def _with_types(
 ) -> pa.Schema:
     """The schema with the source's own types where the steps have left a column's values alone."""
     objects = [_object(body) for body in bodies if isinstance(body, bytes)]
-    for given in table_columns(batch.schema):
-        at = schema.get_field_index(given.name)
+    for column in table_columns(batch.schema):
+        at = schema.get_field_index(column.name)
         if at < 0 or len(objects) < len(bodies):
             continue
-        before = {exact_json(cell) for cell in cells(batch.column(given.name), given)}
-        after = {bytes(one[given.name]) for one in objects if given.name in one}
-        schema = schema.set(at, given) if after <= before else schema
+        before = {exact_json(cell) for cell in cells(batch.column(column.name), column)}
+        after = {bytes(one[column.name]) for one in objects if column.name in one}
+        schema = schema.set(at, column) if after <= before else schema
     return schema
 
 
@@ -279,17 +269,16 @@ def _object(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampler) -> FieldSample:
-    """What the branch gets of the span. A small one without steps needs no Spark: it is read here.
+    """Samples the span for one branch. A small one without steps needs no Spark: it is read here.
 
     Steps run in tasks only: a regular expression that never ends would hold up the whole driver.
     Parts that are read in their order are read by one task: they may have but one reader.
     Raises a task's own error again, the gravest first.
     """
     typed = work.source.delivers == "columns"
-    if typed and (found := work.glance()) is not None:
-        return found
-    messages = work.source.delivers == "messages"
-    reader = span_reader(source, work.span) if messages else "spark"
+    if typed and (glanced := work.glance()) is not None:
+        return glanced
+    reader = span_reader(source, work.span) if work.source.delivers == "messages" else "spark"
     if reader != "spark":
         work = replace(work, identity=source.identity)
         if work.steps is None and reader == "driver":
@@ -299,13 +288,13 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         read = numbers(spark(), len(work.span.slices), tasks=1)
     else:
         read = frame(spark(), source, work.span, work.source, work.metadata_to_read)
-    told = [decode_msgpack(output, _Told) for output in collect(read, work)]
-    raise_gravest([one.failure for one in told if one.failure])
+    answers = [decode_msgpack(output, _SampleAnswer) for output in collect(read, work)]
+    raise_gravest([one.failure for one in answers if one.failure])
     samples = [
-        FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told
+        FieldSample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in answers
     ]
-    total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), FieldSample(0, pa.schema([])))
     joined = merge if work.format is None else unite
-    return FieldSample(total, joined(one.schema for one in samples if one.records))
+    schema = joined(one.schema for one in samples if one.records)
+    return FieldSample(sum(one.records for one in samples), schema)

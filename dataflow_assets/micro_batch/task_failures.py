@@ -31,9 +31,8 @@ class TaskFailure:
         return cls(tuple(map(_name, ours)), str(error), pickle.dumps(vars(error)))
 
     def error(self) -> DataflowError:
-        """The error once more, on the driver."""
-        known = {_name(kind): kind for kind in _family(DataflowError)}
-        kind = next(known[name] for name in self.kinds if name in known)
+        kinds = {_name(kind): kind for kind in _family(DataflowError)}
+        kind = next(kinds[name] for name in self.kinds if name in kinds)
         error = kind.__new__(kind, self.message)
         vars(error).update(pickle.loads(self.attributes))  # noqa: S301 - from a task of our own
         return error

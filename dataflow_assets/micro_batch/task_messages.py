@@ -44,9 +44,9 @@ def read_together(
         groups.setdefault((type(source), shared), []).append((n, index))
     for group in groups.values():
         source = works[group[0][0]].source
-        asked = [_ask(works[n], index) for n, index in group]
+        readings = [_ask(works[n], index) for n, index in group]
         assert isinstance(source, ReadsMessages)  # noqa: S101 - its session has chosen
-        for at, batches in source.messages_together(asked):
+        for at, batches in source.messages_together(readings):
             yield *group[at], batches
 
 

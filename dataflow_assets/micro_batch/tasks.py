@@ -1,4 +1,4 @@
-"""How work gets into Spark's tasks, and what they say back."""
+"""Shipping of work into Spark's tasks, and their answers."""
 
 from __future__ import annotations
 

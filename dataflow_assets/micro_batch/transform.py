@@ -95,14 +95,14 @@ class Transforming:
             chain = self._chain if again is None else self._compile()
             stage = SOURCE if at in refused_rows else "decode"
             try:
-                found = chain(Record(_parse(raw, stage, unreadable.get(at)), metadata))
-                chosen = one.choose(found, ways) if one else enumerate(found)
+                made_of = chain(Record(_parse(raw, stage, unreadable.get(at)), metadata))
+                chosen = one.choose(made_of, ways) if one else enumerate(made_of)
             except RejectedRecord as error:
                 body = batch.column("body")[at].as_py()
                 place = self._places.of(batch, at, int(offsets[at]), body)
-                known = with_offset(metadata, int(offsets[at]))
+                with_place = with_offset(metadata, int(offsets[at]))
                 change = row_changes.dump(batch, at)
-                message = Sent(body, known, place=place, change=change)
+                message = Sent(body, with_place, place=place, change=change)
                 refused = rejection(int(offsets[at]), error, message)
                 if one is None:
                     rejected.append(refused)
@@ -111,8 +111,8 @@ class Transforming:
                     same = replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
                     branches[0].rejected.append(same)
                 continue
-            if len(found) != 1:
-                several[int(offsets[at])] = len(found)
+            if len(made_of) != 1:
+                several[int(offsets[at])] = len(made_of)
             for n, record in chosen:
                 if (branch := ways.get(record.route)) is not None:
                     branch.take(at, n, record)
@@ -152,11 +152,11 @@ def sample_bodies(
     shape, unwraps = shape_of(sink, None), sink.traits.unwraps
     for raw, metadata in rows.records(batch):
         try:
-            found = chain(Record(parse(raw), metadata))
+            result = chain(Record(parse(raw), metadata))
         except RejectedRecord:
             yield from (None,) if None in routes else ()
             continue
-        for record in found:
+        for record in result:
             if record.route in routes:
                 body = unwrap(record.body) if unwraps else record.body
                 yield text(body) if shape is None else shape(record)

@@ -53,16 +53,16 @@ def join(
     messages = as_message(rows)
     gone = deletions(messages)
     decoders = cache(lambda whole: branch.decoder("delete", whole=whole))
-    found = BranchRows(branch, None, decoders, "delete", gone)
+    of_branch = BranchRows(branch, None, decoders, "delete", gone)
     for at, body in enumerate(messages.column("body").to_pylist()):
         try:
             record = Record(parse(body), _DELETED if at in gone else {})
         except RejectedRecord as error:  # JSON of a column that no record can have
-            found.failed.append((at, 0, error))
+            of_branch.failed.append((at, 0, error))
         else:
-            found.take(at, 0, record)
+            of_branch.take(at, 0, record)
     ordinals = rows.column(OFFSET)
-    read = found.chunk(ordinals.to_numpy(), OriginalMessages(ordinals, messages, places=places))
+    read = of_branch.chunk(ordinals.to_numpy(), OriginalMessages(ordinals, messages, places=places))
     reasons = _reasons(rows)
     refused = [
         replace(one, stage="encode", reason=f"{reasons[one.offset]}; {one.reason}").of(

@@ -1,4 +1,4 @@
-"""What a source does not know of its rows, told to the sinks that replace whole rows."""
+"""Values that a source does not know, marked for the sinks that replace whole rows."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def with_unknown(
         batch: as the source has delivered it, or as messages.
         offsets: of each row of the batch, ascending.
     """
-    found = reasons(batch)
-    if found is None:
+    why = reasons(batch)
+    if why is None:
         return list(chunks)
     return [
-        _with(chunk, found, offsets) if branch.traits.replaces_whole_rows else chunk
+        _with(chunk, why, offsets) if branch.traits.replaces_whole_rows else chunk
         for chunk, branch in zip(chunks, branches, strict=True)
     ]
 
@@ -66,24 +66,24 @@ def with_reasons(rows: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordB
     return rows.append_column(pa.field(UNKNOWN, pa.string()), column)
 
 
-def lacking(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Of each row of a batch whether its source does not know all of it. Called inside tasks."""
+def incomplete(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """A mask of the rows of which the source does not know all values. Called inside tasks."""
     why = reasons(batch)
     if why is None:
         return np.zeros(batch.num_rows, np.bool_)
-    found: npt.NDArray[np.bool_] = why.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    mask: npt.NDArray[np.bool_] = why.is_valid().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def reasons(batch: pa.RecordBatch) -> pa.Array | None:
-    """Of each row why its source does not know all of it; None: it knows all rows."""
+    """The reason for each row of which its source does not know all; None: it knows all rows."""
     at = next((at for at, one in enumerate(batch.schema) if Note.LACKS.marks(one)), None)
     return None if at is None else batch.column(at)
 
 
 def _with(chunk: Chunk, reasons: pa.Array, offsets: npt.NDArray[np.int64]) -> Chunk:
     places = np.searchsorted(offsets, chunk.rows.column(OFFSET).to_numpy())
-    found = reasons.take(pa.array(places))
-    if found.null_count == len(found):
+    why = reasons.take(pa.array(places))
+    if why.null_count == len(why):
         return chunk
-    return replace(chunk, rows=chunk.rows.append_column(pa.field(UNKNOWN, pa.string()), found))
+    return replace(chunk, rows=chunk.rows.append_column(pa.field(UNKNOWN, pa.string()), why))

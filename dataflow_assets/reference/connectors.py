@@ -23,7 +23,7 @@ types of one system become those of another is on the page [types](../types.md).
 
 def render(name: str) -> str:
     ends = {"source": registry.sources().get(name), "sink": registry.sinks().get(name)}
-    parts = [_end(role, found) for role, found in ends.items() if found is not None]
+    parts = [_end(role, end) for role, end in ends.items() if end is not None]
     return "\n".join([_TOP.format(name=name), *parts])
 
 
@@ -33,10 +33,10 @@ def example(role: str, name: str) -> Path:
     That is a topic as source, and a table of PostgreSQL as sink, upserted.
     """
     pattern = f"{name}-to-*.yaml" if role == "source" else f"*-to-{name}*.yaml"
-    found = sorted(EXAMPLES.glob(pattern), key=_unusual)
-    if not found:
+    files = sorted(EXAMPLES.glob(pattern), key=_unusual)
+    if not files:
         raise LookupError(f"examples/ has no {pattern}: every connector needs one that runs")
-    return found[0]
+    return files[0]
 
 
 def _unusual(path: Path) -> tuple[bool, bool, bool, str]:

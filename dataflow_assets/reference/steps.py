@@ -64,8 +64,8 @@ def _step(step: type[Step]) -> str:
 def _examples(step: type[Step]) -> Iterator[str]:
     yield "| Example | `config` | Record | Becomes |\n|---|---|---|---|"
     for one in step.examples:
-        given = _with(_body(one.given), one.metadata)
-        cells = (one.about, _code(_yaml(one.config)), given, _result(step, one))
+        record = _with(_body(one.given), one.metadata)
+        cells = (one.about, _code(_yaml(one.config)), record, _result(step, one))
         yield "| " + " | ".join(map(escape, cells)) + " |"
     yield ""
 
@@ -81,10 +81,10 @@ def _result(step: type[Step], example: Example) -> str:
     body = None if example.given is None else example.given.encode()
     record = Record(parse(body), dict(example.metadata))
     try:
-        found = step.model_validate(dict(example.config)).compile(_CONTEXT)(record)
+        result = step.model_validate(dict(example.config)).compile(_CONTEXT)(record)
     except RejectedRecord as error:
         return f"rejected: {error.reason}"
-    records = [] if found is None else [found] if isinstance(found, Record) else found
+    records = [] if result is None else [result] if isinstance(result, Record) else result
     if not records:
         return "nothing: it is dropped"
     bodies = [text(one.body) for one in records]

@@ -69,8 +69,8 @@ def render() -> str:
 
 def tables() -> dict[str, type[MakesColumns]]:
     """The sinks that make columns, without doubles."""
-    found = registry.sinks().items()
-    return {name: cls for name, cls in found if issubclass(cls, MakesColumns) and not cls.double}
+    sinks = registry.sinks().items()
+    return {name: cls for name, cls in sinks if issubclass(cls, MakesColumns) and not cls.double}
 
 
 def _interchange() -> str:

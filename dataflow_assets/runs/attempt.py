@@ -21,7 +21,7 @@ from dataflow_assets.runs.begin import begin
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
-from dataflow_assets.runs.host import NotBegun, Pause, RunHost
+from dataflow_assets.runs.host import NotStarted, Pause, RunHost
 from dataflow_assets.runs.open_branches import open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
@@ -76,7 +76,7 @@ class RunAttempt:
             if turn.alone and span.empty:
                 self._step_on(turn, span)
             elif self._due(span):
-                with suppress(NotBegun):
+                with suppress(NotStarted):
                     yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
         if self._acknowledge_in is not None:
@@ -97,7 +97,6 @@ class RunAttempt:
 
     @property
     def _taking_part(self) -> set[str]:
-        """The branches that this attempt has opened."""
         return {opened.branch.id for opened in self._open_branches}
 
     @property
@@ -132,9 +131,9 @@ class RunAttempt:
         return self._progress.ends[identity]
 
     def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
-        asked = self._request.stop()
-        if asked:
-            return asked
+        reason = self._request.stop()
+        if reason:
+            return reason
         if self._progress.over:
             return "its time is up"
         drained = until is not None and span.empty and not turn.alone
@@ -143,21 +142,19 @@ class RunAttempt:
         if until is not None:
             return self._end_of_drain(until) if drained and not self._makes_room() else ""
         if span.empty:
-            self._progress.rested(self._taking_part)
+            self._progress.note_progress(self._taking_part)
             if self._complete:
                 self._host.note_recovery()
         if not span.full:
-            self._pause()
+            # Until the source may be asked again, or something else is to be done than to
+            # acknowledge. A source whose interval is not over must not be asked, and a plan may
+            # read a query whole.
+            self._acknowledge_when_due()
+            while (
+                not self._rest() and self._acknowledge_in is not None and self._acknowledge_in <= 0
+            ):
+                self._acknowledge()
         return ""
-
-    def _pause(self) -> None:
-        """Until the source may be asked again, or something else is to be done than to acknowledge.
-
-        A source whose interval is not over must not be asked, and a plan may read a query whole.
-        """
-        self._acknowledge_when_due()
-        while not self._rest() and self._acknowledge_in is not None and self._acknowledge_in <= 0:
-            self._acknowledge()
 
     def _rest(self) -> bool:
         source, session = self._flow.source, self._source

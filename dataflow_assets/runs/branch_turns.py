@@ -1,4 +1,4 @@
-"""Whose turn it is: branches that stand at the same position share one read.
+"""Turns of branches: branches that stand at the same position share one read.
 
 A branch that is behind the others catches up alone, to where they stand; then they go on together.
 Which of two positions is behind the other only the source can tell. Who shares a read is decided
@@ -33,7 +33,7 @@ class OpenBranch:
 
 @dataclass(frozen=True)
 class Turn:
-    """Who reads next, from where, and how far at most."""
+    """The branches that read next, from where, and how far at most."""
 
     branches: tuple[OpenBranch, ...]
     after: Positions
@@ -53,7 +53,7 @@ class Turn:
 
 
 def lowest(found: Iterable[Positions], lags: Lags) -> Positions:
-    """Of each partition the lowest position: what every branch has."""
+    """The lowest position of each partition: what every branch has."""
     return _extreme(found, lags)
 
 
@@ -86,7 +86,6 @@ def _together(branches: Sequence[OpenBranch]) -> Iterable[tuple[OpenBranch, ...]
 
 
 def nearer(one: Positions | None, other: Positions | None, lags: Lags) -> Positions | None:
-    """Of each partition the lower bound of the two."""
     if one is None or other is None:
         return other if one is None else one
     return {p: _lower(p, end, other.get(p, end), lags) for p, end in one.items()}
@@ -99,10 +98,10 @@ def _lower(partition: str, one: Position, other: Position, lags: Lags) -> Positi
 def _extreme(
     places: Iterable[Positions], wins: Callable[[str, Position, Position], bool]
 ) -> Positions:
-    found: dict[str, Position] = {}
+    extreme: dict[str, Position] = {}
     for positions in places:
         for partition, position in positions.items():
-            known = found.setdefault(partition, position)
-            if wins(partition, position, known):
-                found[partition] = position
-    return found
+            best = extreme.setdefault(partition, position)
+            if wins(partition, position, best):
+                extreme[partition] = position
+    return extreme

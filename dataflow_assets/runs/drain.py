@@ -56,7 +56,7 @@ def drain(
             opened = flow.resolve()
             with ExitStack() as stack:
                 for report in RunAttempt(opened, host, request, progress, stack).reports():
-                    progress.note_commit(report)
+                    progress.note_progress((report.branch.id,))
                     yield report
         except Reopen:
             continue
@@ -78,10 +78,10 @@ def _was_replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
     forget()
     if not isinstance(error, PermanentError) or isinstance(error, TakenOver | Stopped):
         return False
-    found = outcome(flow.resolve)
-    if isinstance(found, DataflowError) or found == opened:
+    fresh = outcome(flow.resolve)
+    if isinstance(fresh, DataflowError) or fresh == opened:
         return False
-    other = "a Secret has another value" if found.files == opened.files else "a certificate is new"
+    other = "a Secret has another value" if fresh.files == opened.files else "a certificate is new"
     log.warning("flow %s: %s; %s: trying again", flow.id, error, other)
     return True
 

@@ -1,4 +1,4 @@
-"""Where a run ends that does not stay on: the end that was visible at its start, or a time."""
+"""The end of a run that does not stay on: the end that was visible at its start, or a time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def visible(flow: Flow, source: SourceSession, until: str | None) -> Positions:
     Raises:
         PermanentError: `until` is no time, or the source knows none.
     """
-    given = _before(flow, source, until) if until else None
-    return given or source.end()
+    positions = _before(flow, source, until) if until else None
+    return positions or source.end()
 
 
 def check_reached(

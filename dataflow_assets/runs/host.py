@@ -1,4 +1,4 @@
-"""Where a run drives its flow: in a process of its own, or in one that many flows share."""
+"""The process in which a run drives its flow: its own, or one that many flows share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pause:
     over: Callable[[], bool]
 
 
-class NotBegun(Exception):
+class NotStarted(Exception):
     """The run was asked to end before its pass got a turn: the next run reads what it would have.
 
     No error: nothing failed.
@@ -45,7 +45,7 @@ class NotBegun(Exception):
 
 
 class RunHost(ABC):
-    """What a run asks of the process in which it is driven. Called by the run's own thread."""
+    """The run's questions to the process in which it is driven. Called by the run's own thread."""
 
     cadence: float
     """The least seconds between two commits of spans that are not full."""
@@ -106,7 +106,7 @@ class Alone(RunHost):
         self._session = spark
 
     def beside(self) -> AbstractContextManager[Callable[[], SparkSession]]:
-        """As it was given, for any time."""
+        """The given session, for any time."""
         return nullcontext(self._session)
 
     def limit(self, declared: Limit) -> Limit:

@@ -41,27 +41,27 @@ class OpenSource:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where a source ends, and for which of its readers that is news."""
+class SourceEnd:
+    """The end of a source, and the readers for which that is news."""
 
     ends: Positions
     news: tuple[bool, ...]
 
 
-Answer = Found | DataflowError
+Answer = SourceEnd | DataflowError
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What one server is being asked."""
+    """A question to one server."""
 
     sources: Mapping[str, OpenSource]
-    question: Question[str, Found]
+    question: Question[str, SourceEnd]
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What was answered for a source, and when it may be asked again."""
+    """The last answer for a source, and when it may be asked again."""
 
     asked: OpenSource
     answer: Answer
@@ -92,7 +92,7 @@ class Looks:
     def ends_together(
         self, sources: Mapping[str, OpenSource], patience: float = PATIENCE
     ) -> dict[str, Answer]:
-        """By the flow where its source ends and for whom that is news, or why that is not known.
+        """The end of each flow's source and for whom that is news, or why that is not known.
 
         Called by a lane every second, and by the sensors `ingest` and `lag` with each tick.
         Questions of earlier calls are not waited for once more: a slow server delays one call. A
@@ -114,7 +114,7 @@ class Looks:
         return {f: self._known[f].answer for f in sources if f in self._known and f not in awaited}
 
     def asking(self, flow: str) -> bool:
-        """Whether a question to the flow's source is on its way: nobody may use its session."""
+        """True while a question to the flow's source is on its way: nobody may use its session."""
         return any(flow in look.sources for look in self._under_way.values())
 
     def _ask(self, sources: Mapping[str, OpenSource]) -> list[_Look]:
@@ -123,14 +123,14 @@ class Looks:
         groups = group_ends((flow, one.source) for flow, one in due.items())
         new = groups.keys() - self._under_way.keys()
         for group in new:
-            asked = {flow: due[flow] for flow in groups[group]}
-            question = Question(groups[group], partial(_ask_ends, asked))
-            self._under_way[group] = _Look(asked, question)
+            flows = {flow: due[flow] for flow in groups[group]}
+            question = Question(groups[group], partial(_ask_ends, flows))
+            self._under_way[group] = _Look(flows, question)
         return [self._under_way[group] for group in new]
 
     def _is_due(self, flow: str, one: OpenSource) -> bool:
-        known = self._known.get(flow)
-        return known is None or not known.is_of(one) or known.is_due(one)
+        answer = self._known.get(flow)
+        return answer is None or not answer.is_of(one) or answer.is_due(one)
 
     def _gather(self, group: Group, look: _Look) -> None:
         done, since = look.question.answer.done(), look.question.since
@@ -154,5 +154,5 @@ def _ask_ends(sources: Mapping[str, OpenSource]) -> dict[str, Answer]:
     }
 
 
-def _find(one: OpenSource, ends: Positions) -> Found:
-    return Found(ends, tuple(a is None or news(one.session, a, ends) for a in one.after))
+def _find(one: OpenSource, ends: Positions) -> SourceEnd:
+    return SourceEnd(ends, tuple(a is None or news(one.session, a, ends) for a in one.after))

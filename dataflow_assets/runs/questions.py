@@ -30,10 +30,10 @@ KNOCK = 5.0  # seconds in which a server that is up answers a first question abo
 
 def group_ends(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:
     """The ends that are asked together, by what they share."""
-    found = defaultdict[Group, dict[Key, End]](dict)
+    groups = defaultdict[Group, dict[Key, End]](dict)
     for key, end in ends:
-        found[type(end), _group_of(end)][key] = end
-    return found
+        groups[type(end), _group_of(end)][key] = end
+    return groups
 
 
 def _group_of(end: Source | Sink) -> Hashable:
@@ -49,7 +49,7 @@ def _group_of(end: Source | Sink) -> Hashable:
 
 
 class Question(Generic[Key, Answer]):
-    """What is asked about many ends of one server; `ends` are these, by any key."""
+    """A question about many ends of one server; `ends` are these, by any key."""
 
     def __init__(
         self,
@@ -91,27 +91,27 @@ class Question(Generic[Key, Answer]):
                 self._knock()
         self._heard.set()
         try:
-            found = self._ask()
+            answers = self._ask()
         except DataflowError as error:
-            found = dict.fromkeys(self._ends, error)
+            answers = dict.fromkeys(self._ends, error)
         except Exception as error:  # noqa: BLE001 (becomes the answer, of these ends alone)
-            found = {key: _unexpected_error(end, error) for key, end in self._ends.items()}
-        self.answer.set_result(found)
+            answers = {key: _unexpected_error(end, error) for key, end in self._ends.items()}
+        self.answer.set_result(answers)
 
 
 def _silent(end: Source | Sink, silence: float) -> TransientError:
     servers = ", ".join(one for one in end.spellings() if isinstance(one, str))
-    named = f"{end.address()} ({servers})" if servers else f"{end.address()}"
+    name = f"{end.address()} ({servers})" if servers else f"{end.address()}"
     return TransientError(
-        f"{named}: no answer for {silence:g} seconds; check that its server is up, can be reached "
+        f"{name}: no answer for {silence:g} seconds; check that its server is up, can be reached "
         "from here, and encrypts its connections where the manifest does"
     )
 
 
 def _unexpected_error(end: Source | Sink, error: Exception) -> TransientError:
-    found = TransientError(f"{end.address()}: unexpected {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
+    failure = TransientError(f"{end.address()}: unexpected {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def ask_within(ask: Callable[[], Answer], silence: float) -> Answer:

@@ -25,8 +25,8 @@ _IN_URL = re.compile(r"://[^/\s:@]*:([^@\s]+)@|\bpassword\s*=\s*'?([^'\s]+)", re
 
 def mask(text: str, flows: Iterable[Flow]) -> str:
     """The text without any secret value of these flows, and without passwords inside URLs."""
-    known = {value for flow in flows for value in _values(flow)}
-    for value in sorted(known, key=len, reverse=True):
+    values = {value for flow in flows for value in _values(flow)}
+    for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
     return _IN_URL.sub(_hide, text)
 
@@ -39,9 +39,9 @@ def _values(flow: Flow) -> Iterator[str]:
     ends = (*_ends(flow), *_ends(_resolve(flow)))
     direct = (value for end in ends for value in _declared_secrets(end))
     # A message may show a value that was replaced since.
-    known = (*resolved_values(), *(secret.get_secret_value() for secret in (*documents, *direct)))
+    secrets = (*resolved_values(), *(secret.get_secret_value() for secret in (*documents, *direct)))
     # Where a value is used without the line break at its end, a message shows it so.
-    for value in dict.fromkeys(text for one in known for text in (one, one.strip())):
+    for value in dict.fromkeys(text for one in secrets for text in (one, one.strip())):
         if len(value) >= SHORTEST and value not in shown:
             yield value
             yield from (part for part in _parts(value) if len(part) >= SHORTEST)
@@ -49,7 +49,7 @@ def _values(flow: Flow) -> Iterator[str]:
 
 def _parts(value: str) -> Iterator[str]:
     """Passwords inside a URL, and inside a JSON object, such as a connector's credentials."""
-    yield from (part for found in _IN_URL.findall(value) for part in found)
+    yield from (part for groups in _IN_URL.findall(value) for part in groups)
     if value.startswith("{"):
         with suppress(ValueError):
             texts = json.loads(value).items()

@@ -93,12 +93,12 @@ def moment(text: str) -> datetime:
     """A time for `since`; raises ValueError with what is wanted."""
     expected = f"{text!r} is not a time with its zone; write it as 2026-01-31T00:00:00Z"
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(expected) from None
-    if found.tzinfo is None:
+    if parsed.tzinfo is None:
         raise ValueError(expected)
-    return found
+    return parsed
 
 
 def keeps(flow: Flow) -> bool:
@@ -178,7 +178,6 @@ def _of_branches(flow: Flow, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _targets(flow: Flow, entry: Entry) -> frozenset[str]:
-    """The branches that an entry goes through."""
     return frozenset(branch.id for branch in flow.branches if is_for(branch, entry))
 
 
@@ -232,8 +231,8 @@ class _Putting:
         return sink.checkpoint.totals - before
 
     def _pass(self, span: Span, session: EntrySession, waiting: Waiting) -> None:
-        named = (waiting.entries_of(names_of(piece)) for piece in span.slices)
-        entries = tuple(entry for found in named for entry in found)
+        by_slice = (waiting.entries_of(names_of(piece)) for piece in span.slices)
+        entries = tuple(entry for of_slice in by_slice for entry in of_slice)
         tombstones = self._flow.source.traits.null_messages
         source = EntrySource(
             entries=entries,

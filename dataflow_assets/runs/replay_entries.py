@@ -82,13 +82,13 @@ class EntrySource(MessageSource, ReadsParts):
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """At their places in the part: those that somebody has deleted leave gaps."""
         by_name = {one.name: one for one in self.entries}
-        found = [(at, by_name[name]) for at, name in enumerate(names_of(piece)) if name in by_name]
-        if not found:
+        mine = [(at, by_name[name]) for at, name in enumerate(names_of(piece)) if name in by_name]
+        if not mine:
             return
-        changes = [self.change(entry) for _, entry in found]
-        rows = [_row(entry, at, one) for (at, entry), one in zip(found, changes, strict=True)]
+        changes = [self.change(entry) for _, entry in mine]
+        rows = [_row(entry, at, one) for (at, entry), one in zip(mine, changes, strict=True)]
         batch = _with_refusals(
-            pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in found]
+            pa.RecordBatch.from_pylist(rows, _SCHEMA), [entry for _, entry in mine]
         )
         yield with_changes(batch, changes) if any(changes) else batch
 
@@ -122,9 +122,9 @@ def _headers(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All of them with their bytes; of entries of older versions those that were texts."""
     if listed := metadata.get(HEADER_LIST):
         return [{"key": one["key"], "value": _bytes(one["value"])} for one in listed]
-    known = metadata.get("headers")
-    known = known if isinstance(known, dict) else {}
-    return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
+    values = metadata.get("headers")
+    values = values if isinstance(values, dict) else {}
+    return [{"key": name, "value": str(value).encode()} for name, value in values.items()]
 
 
 def _bytes(value: str | None) -> bytes | None:
@@ -138,7 +138,6 @@ def names_of(piece: Slice) -> tuple[EntryName, ...]:
 
 
 def is_for(branch: Branch, entry: Entry) -> bool:
-    """Returns whether an entry goes through this branch."""
     return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.stored_id
 
 
@@ -180,16 +179,14 @@ class EntrySession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         position = str(after.get(_PARTITION, ""))
         done = position.split(",") if position else []
-        named = frozenset(done)
-        new = [entry for entry in self._entries if entry.token not in named]
+        settled = frozenset(done)
+        new = [entry for entry in self._entries if entry.token not in settled]
         if not new:
             return Span((PartSlice(_PARTITION, position, position),))
-        upto = ",".join([*self._kept(done), *(entry.token for entry in new)])
-        return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
-
-    def _kept(self, done: Sequence[str]) -> list[str]:
         recent = frozenset(done[-REMEMBERED:])
-        return [token for token in done if token in recent or self._waits(token)]
+        tokens_to_keep = [token for token in done if token in recent or self._waits(token)]
+        upto = ",".join([*tokens_to_keep, *(entry.token for entry in new)])
+        return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
 
     def _waits(self, token: str) -> bool:
         return token not in self._noted and (self._waiting is None or token in self._waiting)

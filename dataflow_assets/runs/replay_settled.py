@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Settled:
-    """By the flow's own checkpoints. Those of tables tell nothing: all their entries count."""
+    """Settles entries by the flow's own checkpoints.
+
+    Those of tables tell nothing: all their entries count.
+    """
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -37,16 +40,14 @@ class Settled:
 
     def _has_passed(self, entry: Entry) -> bool:
         """False where the branch that rejected it has still to commit its record."""
-        checkpoint = self._checkpoint(entry.branch.removesuffix(REPLAY))
+        branch_id = entry.branch.removesuffix(REPLAY)
+        if branch_id not in self._known:
+            branches = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
+            looked = [branch.sink.peek(self._flow.target(branch)) for branch in branches]
+            self._known[branch_id] = next(iter(looked), None)
+        checkpoint = self._known[branch_id]
         if checkpoint is None or entry.place is None or checkpoint.reading != entry.reading:
             return True  # the flow has started over since, or not at all
         partition, offset = entry.place
         position = checkpoint.positions.get(partition)
         return not isinstance(position, int) or offset < position
-
-    def _checkpoint(self, branch_id: str) -> Checkpoint | None:
-        if branch_id not in self._known:
-            found = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
-            looked = [branch.sink.peek(self._flow.target(branch)) for branch in found]
-            self._known[branch_id] = next(iter(looked), None)
-        return self._known[branch_id]

@@ -20,7 +20,7 @@ _EVERYTHING = 2**31 - 1
 
 @dataclass(frozen=True)
 class Waiting:
-    """As of one look: the oldest entries of each store."""
+    """The entries of one poll, the oldest of each store."""
 
     flow: Flow
     found: tuple[tuple[Entries, Mapping[str, Entry]], ...]
@@ -36,7 +36,11 @@ class Waiting:
         most = most or LOOKED_AT
         listed = [(store, store.pending(flow.id, since, most)) for store in stores]
         whole = all(len(entries) < most for _, entries in listed)
-        return cls(flow, tuple((s, {one.id: one for one in found}) for s, found in listed), whole)
+        return cls(
+            flow,
+            tuple((s, {one.id: one for one in rows}) for s, rows in listed),
+            whole,
+        )
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -45,22 +49,22 @@ class Waiting:
 
     @cached_property
     def tokens(self) -> frozenset[str] | None:
-        """Of all that wait; None where there are more than were looked at."""
+        """Tokens of all that wait; None where there are more than were looked at."""
         return frozenset(one.token for one in self._entries) if self.whole else None
 
     def entries_of(self, names: Sequence[EntryName]) -> list[Entry]:
         """Returns those of these names that still wait: somebody may have deleted the others."""
-        wanted = frozenset(names)
-        found = [one for one in self.entries if one.name in wanted]
-        if len(found) < len(wanted) and not self.whole:
+        chosen = frozenset(names)
+        entries = [one for one in self.entries if one.name in chosen]
+        if len(entries) < len(chosen) and not self.whole:
             stores = (store for store, _ in self.found)
             return Waiting.look(self.flow, stores, None, _EVERYTHING).entries_of(names)
-        return found
+        return entries
 
     def note(self, entries: Sequence[Entry]) -> None:
         """Says in their stores that these have had their replay."""
-        for store, found in self.found:
-            if mine := [one for one in entries if one.id in found]:
+        for store, entries_of_store in self.found:
+            if mine := [one for one in entries if one.id in entries_of_store]:
                 store.replayed(mine)
 
     def drop_superseded(self) -> None:
@@ -91,5 +95,5 @@ class Waiting:
     @cached_property
     def _entries(self) -> list[Entry]:
         """Each once: branches may share a store."""
-        by_id = {name: one for _, found in self.found for name, one in found.items()}
+        by_id = {name: one for _, entries in self.found for name, one in entries.items()}
         return list(by_id.values())

@@ -1,4 +1,4 @@
-"""What one run is asked to do, and what it reports."""
+"""The request for one run, and its reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataflow_assets.flow import Branch
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins: the checkpoint, or a place chosen in the launchpad."""
+    """The beginning of a run: the checkpoint, or a place chosen in the launchpad."""
 
     at: Literal["checkpoint", "earliest", "latest", "timestamp", "offsets"] = "checkpoint"
     timestamp: str | None = None
@@ -31,7 +31,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long transient errors are met with another try, from the first one since all was well."""
+    """The time for which transient errors are retried, from the first one since all was well."""
 
     seconds: float = 120.0
     first_wait: float = 0.5
@@ -45,7 +45,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Request:
-    """What one run shall do. `seconds` None: drain to the end that was visible at start.
+    """A request for one run. `seconds` None: drain to the end that was visible at start.
 
     With `until`, an ISO 8601 time, what came before that time is read and nothing else; `seconds`
     bounds how long that may take.

@@ -1,4 +1,4 @@
-"""What outlives an attempt of a run: its time, its patience, and which branches are suspended."""
+"""State that outlives an attempt: the run's time, its patience, the suspended branches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataflow_assets.contracts import PART, Checkpoint, Positions, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, Stopped, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.runs.request import Report, Request, Start
+from dataflow_assets.runs.request import Request, Start
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ class RunProgress:
         self._failing: float | None = None
         self._wait = request.patience.first_wait
         self._suspended: dict[str, SuspendedBranch] = {}
-        self._settled: set[str] = set()
+        self.settled: set[str] = set()
+        """Ids of branches whose beginning is stored."""
         self.ends: dict[str, Positions] = {}
         """By identity of the source: the end that was visible when the run first saw it."""
         self.reported: dict[str, Totals] = {}
@@ -68,8 +69,8 @@ class RunProgress:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def start(self, branch: Branch) -> Start:
-        """Where the branch begins: as requested the first time, then from its checkpoint."""
-        return Start(resumed=True) if branch.id in self._settled else self._request.start
+        """The branch's beginning: as requested the first time, then from its checkpoint."""
+        return Start(resumed=True) if branch.id in self.settled else self._request.start
 
     def note_open(self, branch: Branch, checkpoint: Checkpoint) -> None:
         """The branch takes part in this attempt."""
@@ -78,15 +79,8 @@ class RunProgress:
         if branch.id in self._suspended:
             self._suspended[branch.id].opened = True
 
-    def settle(self, branch: Branch) -> None:
-        self._settled.add(branch.id)
-
-    def note_commit(self, report: Report) -> None:
-        """A branch has committed: patience starts over."""
-        self.rested((report.branch.id,))
-
-    def rested(self, branches: Iterable[str]) -> None:
-        """There is nothing to do for these branches: an error that comes now is the first one."""
+    def note_progress(self, branches: Iterable[str]) -> None:
+        """These branches have committed, or have nothing to do: patience starts over."""
         for name in branches:
             self._suspended.pop(name, None)
         self._failing = None
@@ -94,8 +88,8 @@ class RunProgress:
 
     def open_for(self, branch: Branch) -> bool:
         """Returns whether the branch takes part now: not suspended, or long enough."""
-        known = self._suspended.get(branch.id)
-        return known is None or (not known.for_good and time.monotonic() >= known.back)
+        away = self._suspended.get(branch.id)
+        return away is None or (not away.for_good and time.monotonic() >= away.back)
 
     def suspend(self, flow: Flow, error: DataflowError) -> bool:
         """Suspends the branch that the error is about; False when no other branch could go on."""
@@ -103,9 +97,9 @@ class RunProgress:
             self._suspended = {name: b for name, b in self._suspended.items() if b.for_good}
             return False
         now = time.monotonic()
-        known = self._suspended.get(error.branch)
-        wait = min(2 * known.wait, LONGEST_SUSPENSION) if known else self._patience.first_wait
-        since = known.since if known else now
+        away = self._suspended.get(error.branch)
+        wait = min(2 * away.wait, LONGEST_SUSPENSION) if away else self._patience.first_wait
+        since = away.since if away else now
         self._suspended[error.branch] = SuspendedBranch(error, wait, since, now + wait)
         again = "for this run" if isinstance(error, PermanentError) else f"for {wait:.1f} s"
         log.warning("flow %s: %s is suspended %s: %s", flow.id, error.branch, again, error)
@@ -134,31 +128,27 @@ class RunProgress:
             time.sleep(min(max(0.0, min(backs) - time.monotonic()), STEP_SECONDS))
 
     def lasting(self, branch: str | None) -> bool:
-        """Whether a suspended branch will not come back, or has not within the run's patience."""
-        known = self._suspended.get(branch or "")
-        if known is None:
+        """True where a suspended branch never comes back, or not within the run's patience."""
+        away = self._suspended.get(branch or "")
+        if away is None:
             return False
-        return known.for_good or time.monotonic() - known.since >= self._patience.seconds
+        return away.for_good or time.monotonic() - away.since >= self._patience.seconds
 
     def stop_at(self, error: Stopped) -> None:
         """Nothing at or behind this record is read any more in this run."""
-        known = self.stopped.get(error.partition)
+        stop = self.stopped.get(error.partition)
         if error.partition.startswith(PART):
             raise error  # a part is stored whole or not at all
-        if known is not None and known.offset <= error.offset:
+        if stop is not None and stop.offset <= error.offset:
             raise error  # read although the flow had stopped there: no bound stops it
         self.stopped[error.partition] = error
 
-    @property
-    def stops(self) -> Positions:
-        """By partition: the offset at which the flow stops."""
-        return {partition: error.offset for partition, error in self.stopped.items()}
-
     def bounds(self, until: Positions | None, ends: Callable[[], Positions]) -> Positions | None:
-        """How far to read: not beyond `until`, and up to the records at which the flow stops."""
+        """The bounds of reading: not beyond `until`, and up to records at which the flow stops."""
         if not self.stopped:
             return until
-        return {**(ends() if until is None else until), **self.stops}
+        stops = {partition: error.offset for partition, error in self.stopped.items()}
+        return {**(ends() if until is None else until), **stops}
 
     def raise_stopped(self) -> None:
         """Ends the run with the record at which it stopped."""
@@ -172,14 +162,14 @@ class RunProgress:
 
     def raise_suspended(self, flow: Flow) -> None:
         """Ends the run with the error of a branch that did not come back."""
-        found = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
-        if not found:
+        gone = sorted(self._suspended.items(), key=lambda item: not item[1].for_good)
+        if not gone:
             return
-        first = found[0][1]
+        first = gone[0][1]
         kind = PermanentError if first.for_good else TransientError
-        others = "The other branches went on; each" if len(found) < len(flow.branches) else "Each"
+        others = "The other branches went on; each" if len(gone) < len(flow.branches) else "Each"
         error = kind(
-            f"flow {flow.id}: {_describe(found)}. {others} continues from its own checkpoint"
+            f"flow {flow.id}: {_describe(gone)}. {others} continues from its own checkpoint"
         )
         error.suspended = tuple(self._suspended)
         raise error from first.error
@@ -189,10 +179,10 @@ class RunProgress:
         before = [one for one in sorted(self._suspended.items()) if one[1].for_good]
         if not before or isinstance(error, TakenOver):
             return error
-        found = PermanentError(f"{error}. Before that, {_describe(before)}")
-        found.branch, found.suspended = error.branch, tuple(name for name, _ in before)
-        found.__cause__ = error
-        return found
+        failure = PermanentError(f"{error}. Before that, {_describe(before)}")
+        failure.branch, failure.suspended = error.branch, tuple(name for name, _ in before)
+        failure.__cause__ = error
+        return failure
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
         """Waits before the next attempt.

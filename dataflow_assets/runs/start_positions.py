@@ -1,4 +1,4 @@
-"""Where a run begins: the checkpoint, unless source, target, manifest or a person say otherwise."""
+"""The beginning of a run: the checkpoint, unless source, target, manifest or a person differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHERS = (
     "its {} are others now. Start from earliest with table: truncate, or run dataflow reset and "
     "keep the stored rows"
 )
-_ANEW = {
+_ADVICE = {
     "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
     "its beginning, or run dataflow reset",
     "columns": _OTHERS.format("rows"),
@@ -55,13 +55,20 @@ def settle(
         _begin(flow, branch, source, session, start)
     elif session.checkpoint.source not in (None, source.identity):
         _read_recreated(flow, source, session)
-    elif session.checkpoint.target not in (None, session.identity):
+    elif session.checkpoint.target not in (None, session.table.identity):
         _meet_another(flow, branch, source, session, start)
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
         log.warning("flow %s: checkpointReset: starting over", flow.id)
         session.restart(source.start(), source.identity)
     elif start.reload or (flow.source.traits.loads_each_run and not start.resumed):
-        _load_again(flow, branch, source, session, start)
+        # The rows of some tables, or of all of them, while changes are followed from the
+        # checkpoint. What is stored of an unfinished micro-batch comes again, which upserts bear.
+        # Where each run loads all tables, a load that is not finished goes on, unless the sink
+        # cannot finish it.
+        positions = again(flow, branch, source, session.checkpoint, start)
+        goes_on = not start.reload and bool(_loads(source, session.checkpoint))
+        if not (goes_on and _can_finish(session)):
+            session.restart(positions, source.identity)
 
 
 def _check_start(flow: Flow, start: Start) -> None:
@@ -84,27 +91,13 @@ def _check_start(flow: Flow, start: Start) -> None:
 
 
 def _check_understood(flow: Flow, source: SourceSession, session: SinkSession) -> None:
-    known = lasting(session.checkpoint.positions)
-    if known and isinstance(source, TakesOverPositions) and not source.understands(known):
+    positions = lasting(session.checkpoint.positions)
+    if positions and isinstance(source, TakesOverPositions) and not source.understands(positions):
         raise PermanentError(
             f"flow {flow.id}: its checkpoint was written when the flow read {flow.source_address} "
             "in another way (a query of SQL with state, without, or over other tables): begin "
             "again, with start: earliest (dataflow run --from earliest)"
         )
-
-
-def _load_again(
-    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
-) -> None:
-    """The rows of some tables, or of all of them, while changes are followed from the checkpoint.
-
-    What is stored of an unfinished micro-batch comes again, which upserts bear. Where each run
-    loads all tables, a load that is not finished goes on, unless the sink cannot finish it.
-    """
-    found = again(flow, branch, source, session.checkpoint, start)
-    goes_on = not start.reload and bool(_loads(source, session.checkpoint))
-    if not (goes_on and _can_finish(session)):
-        session.restart(found, source.identity)
 
 
 def again(
@@ -152,9 +145,9 @@ def check_again(flow: Flow, branch: Branch, source: SourceSession, start: Start)
     """
     _check_start(flow, start)
     with blame(branch.id):
-        known = branch.sink.peek(flow.target(branch))
-    if known is not None and known.positions:
-        again(flow, branch, source, known, start)
+        checkpoint = branch.sink.peek(flow.target(branch))
+    if checkpoint is not None and checkpoint.positions:
+        again(flow, branch, source, checkpoint, start)
 
 
 def check_opened(
@@ -184,17 +177,17 @@ def _can_finish(session: SinkSession) -> bool:
 
 
 def _check_appended(flow: Flow, branch: Branch, positions: Positions, start: Start) -> None:
-    named = ", ".join(start.reload)
+    tables = ", ".join(start.reload)
     if not start.confirmed:
         raise PermanentError(
-            f"flow {flow.id}: {branch.address} is appended to: loading {named} again would store "
-            f"its rows twice. Delete the rows of {named} there while the flow does not run, and "
+            f"flow {flow.id}: {branch.address} is appended to: loading {tables} again would store "
+            f"its rows twice. Delete the rows of {tables} there while the flow does not run, and "
             "confirm (--yes; in the launchpad confirm: true)"
         )
     if lasting(positions) != dict(positions):
         raise PermanentError(
             f"flow {flow.id}: a micro-batch into {branch.address} is stored in part, and rows "
-            f"would be stored twice. Let the flow run once, then load {named} again"
+            f"would be stored twice. Let the flow run once, then load {tables} again"
         )
 
 
@@ -202,7 +195,7 @@ def _begin(
     flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
 ) -> None:
     """The first run of the branch, or the first one since its checkpoint was lost."""
-    if start.table == "adopt" and session.holds_rows():
+    if start.table == "adopt" and session.table.holds_rows():
         raise PermanentError(
             f"flow {flow.id}: table: adopt goes on from the checkpoint, and {branch.address} holds "
             f"rows, but the flow has no checkpoint to go on from: it was reset, or was not "
@@ -212,17 +205,17 @@ def _begin(
 
 
 def first(source: SourceSession, session: SinkSession) -> Positions:
-    """Where a branch without a checkpoint begins: where the program before it has stopped, if any.
+    """The beginning of a branch without a checkpoint: where the program before it has stopped.
 
     Called on the driver, when the branch begins and by `dataflow reset --checkpoint`. Raises
     TransientError while that program still writes; PermanentError when a person must decide.
     """
     if not isinstance(session, TakesOver):
         return source.start()
-    known = session.inheritance()
+    inherited = session.inheritance()
     if isinstance(source, TakesOverPositions):
-        return source.take_over(known)
-    return {**source.start(), **known}
+        return source.take_over(inherited)
+    return {**source.start(), **inherited}
 
 
 def _meet_another(
@@ -230,10 +223,10 @@ def _meet_another(
 ) -> None:
     """The target was made again under its name. Whether its rows are those read is not known."""
     noun = "table" if branch.sink.takes == "columns" else "topic"
-    other = session.difference or (
+    other = session.table.difference or (
         f"is another {noun} now (its id has changed since the last commit)"
     )
-    if session.identity is None or not session.holds_rows():
+    if session.table.identity is None or not session.table.holds_rows():
         log.warning("flow %s: %s %s, and empty: starting over", flow.id, branch.address, other)
         session.restart(source.start(), source.identity)
     elif start.table == "adopt":
@@ -253,7 +246,7 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
     if flow.policies.on_topic_recreated != "restart":
         raise PermanentError(
             f"flow {flow.id}: {_sources(flow)} was recreated since the last commit (it has "
-            f"another id): {_ANEW[flow.source.delivers]}"
+            f"another id): {_ADVICE[flow.source.delivers]}"
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     before = session.checkpoint.positions
@@ -292,19 +285,15 @@ def _rewound(
 
 def _choose(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "offsets":
-        return _offsets(flow, source.start("earliest"), start)
+        earliest = source.start("earliest")
+        if unknown := sorted(set(start.offsets) - set(earliest)):
+            raise PermanentError(
+                f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
+                f"{flow.source_address} has partitions {', '.join(earliest)}"
+            )
+        return {**earliest, **start.offsets}
     if start.at == "timestamp":
         if start.timestamp is None:
             raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
         return source.start(start.timestamp)
     return source.start(start.at)
-
-
-def _offsets(flow: Flow, earliest: Positions, start: Start) -> Positions:
-    """The chosen ones; where none was chosen the earliest."""
-    if unknown := sorted(set(start.offsets) - set(earliest)):
-        raise PermanentError(
-            f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
-            f"{flow.source_address} has partitions {', '.join(earliest)}"
-        )
-    return {**earliest, **start.offsets}

@@ -1,4 +1,4 @@
-"""Where flows stand, asked of all of them together: read only, no epoch is taken."""
+"""Status of flows, asked for all of them together: read only, no epoch is taken."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Answer:
-    """Where the branches of a flow stand, and why that is not known of one of them."""
+    """Positions of a flow's branches, and why that of one of them is not known."""
 
     flow: Flow
     found: Sequence[Status] = ()
@@ -54,7 +54,7 @@ class Answer:
 
     @property
     def is_late(self) -> bool:
-        """Whether one of its branches has records to read that are older than it promises."""
+        """True where one of its branches has records to read that are older than it promises."""
         promised = self.flow.policies.freshness_seconds
         return any(one.lag.records > 0 and (one.lag.seconds or 0) > promised for one in self.found)
 
@@ -72,10 +72,10 @@ def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
     that does not even answer what is asked about a single end, sooner.
     """
     resolved = {flow.id: outcome(partial(_resolve, flow)) for flow in flows}
-    asked = [one for one in resolved.values() if isinstance(one, Flow)]
-    targets = {(f.id, branch.id): f.target(branch) for f in asked for branch in f.branches}
-    sinks = group_ends(((f.id, branch.id), branch.sink) for f in asked for branch in f.branches)
-    sources = group_ends(((f.id, branch.id), f.source) for f in asked for branch in f.branches)
+    ready = [one for one in resolved.values() if isinstance(one, Flow)]
+    targets = {(f.id, branch.id): f.target(branch) for f in ready for branch in f.branches}
+    sinks = group_ends(((f.id, branch.id), branch.sink) for f in ready for branch in f.branches)
+    sources = group_ends(((f.id, branch.id), f.source) for f in ready for branch in f.branches)
     peeks = [
         Question(ends, partial(_peek, ends, targets), partial(_peek, _one(ends), targets))
         for ends in sinks.values()
@@ -92,16 +92,16 @@ def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
 
 def _resolve(flow: Flow) -> Flow:
     """With its secrets in place: it must be known by them which servers are to be asked."""
-    found = flow.resolve()
-    for end in (found.source, *(branch.sink for branch in found.branches)):
+    resolved = flow.resolve()
+    for end in (resolved.source, *(branch.sink for branch in resolved.branches)):
         hash(end.shared)
-    return found
+    return resolved
 
 
 def _merge(
     questions: Sequence[Question[Key, Value]], silence: float
 ) -> dict[Key, Value | DataflowError]:
-    return {key: one for asked in questions for key, one in asked.answers(silence).items()}
+    return {key: one for question in questions for key, one in question.answers(silence).items()}
 
 
 def _one(ends: Mapping[Key, End]) -> Mapping[Key, End]:
@@ -111,12 +111,11 @@ def _one(ends: Mapping[Key, End]) -> Mapping[Key, End]:
 def _peek(
     sinks: Mapping[Key, Sink], targets: Mapping[Key, Target]
 ) -> dict[Key, Checkpoint | DataflowError | None]:
-    """The checkpoints of branches whose sinks are asked together."""
-    asked = [(sink, targets[key]) for key, sink in sinks.items()]
-    found = peek_all(asked)
+    targets_of_sinks = [(sink, targets[key]) for key, sink in sinks.items()]
+    checkpoints = peek_all(targets_of_sinks)
     return {
         key: outcome(partial(_inherited_checkpoint, *ends)) if one is None else one
-        for key, ends, one in zip(sinks, asked, found, strict=True)
+        for key, ends, one in zip(sinks, targets_of_sinks, checkpoints, strict=True)
     }
 
 
@@ -140,29 +139,29 @@ def _lags(
     sessions = [one for one in opened.values() if isinstance(one, SourceSession)]
     try:
         stored = peeked()
-        found = _compare({key: opened[key[0]] for key in sources}, stored)
+        lags = _compare({key: opened[key[0]] for key in sources}, stored)
     finally:
         for session in sessions:
             session.close()
-    return found
+    return lags
 
 
 def _compare(
     sessions: Mapping[Key, SourceSession | DataflowError], stored: Mapping[Key, Stored]
 ) -> dict[Key, Lag | DataflowError]:
-    found: dict[Key, Lag | DataflowError] = {}
-    asked: dict[Key, tuple[SourceSession, Positions | None]] = {}
+    lags: dict[Key, Lag | DataflowError] = {}
+    questions: dict[Key, tuple[SourceSession, Positions | None]] = {}
     for key, session in sessions.items():
         checkpoint = stored[key]
         if isinstance(session, DataflowError):
-            found[key] = session
+            lags[key] = session
         elif isinstance(checkpoint, DataflowError):
-            found[key] = checkpoint
+            lags[key] = checkpoint
         else:
-            asked[key] = session, (checkpoint.positions or None) if checkpoint else None
-    if asked:
-        found |= zip(asked, lags_together(list(asked.values())), strict=True)
-    return found
+            questions[key] = session, (checkpoint.positions or None) if checkpoint else None
+    if questions:
+        lags |= zip(questions, lags_together(list(questions.values())), strict=True)
+    return lags
 
 
 def _answer(
@@ -173,12 +172,12 @@ def _answer(
 ) -> Answer:
     if isinstance(resolved, DataflowError):
         return Answer(flow, error=resolved)
-    found, errors = [], []
+    statuses, errors = [], []
     for branch in flow.branches:
         checkpoint, lag = stored[flow.id, branch.id], lags[flow.id, branch.id]
         if isinstance(lag, DataflowError):  # as well where the checkpoint is not known
             errors.append(lag)
         elif not isinstance(checkpoint, DataflowError):
             ends = flow.source_address, branch.address
-            found.append(Status(flow.id, branch.id, *ends, checkpoint, lag))
-    return Answer(flow, found, next(iter(errors), None))
+            statuses.append(Status(flow.id, branch.id, *ends, checkpoint, lag))
+    return Answer(flow, statuses, next(iter(errors), None))

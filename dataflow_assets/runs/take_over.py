@@ -79,22 +79,22 @@ def adopt_stored(flow: Flow, run: Run) -> list[Branch]:
 
 def checkpoint(text: str, source: str) -> Mapping[str, Any]:
     """The object of one source type in the Operator's checkpoint."""
-    found = _load(text, YAML(typ="safe", pure=True).load)
-    if isinstance(found.get("data"), dict) and _KEY in found["data"]:
-        found = _load(found["data"][_KEY], json.loads)
-    inner = found.get(source, found)
+    document = _load(text, YAML(typ="safe", pure=True).load)
+    if isinstance(document.get("data"), dict) and _KEY in document["data"]:
+        document = _load(document["data"][_KEY], json.loads)
+    inner = document.get(source, document)
     if not isinstance(inner, dict) or not inner or all(isinstance(v, dict) for v in inner.values()):
-        known = ", ".join(found) or "nothing"
-        raise PermanentError(f"the file has no checkpoint of a {source} source, but {known}")
+        keys = ", ".join(document) or "nothing"
+        raise PermanentError(f"the file has no checkpoint of a {source} source, but {keys}")
     return inner
 
 
 def _load(text: Any, load: Any) -> dict[str, Any]:
     try:
-        found = load(text)
+        document = load(text)
     except (YAMLError, ValueError, TypeError) as error:
         why = str(error).splitlines()[0]
         raise PermanentError(f"{_NONE}: {why}; {_WANTED}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise PermanentError(f"{_NONE}; {_WANTED}")
-    return found
+    return document

@@ -80,15 +80,15 @@ def _from_cache(key: SecretKey) -> _Data | Absent:
 
 def _ask(key: SecretKey) -> _Data | Absent:
     status, answer = _get(f"/api/v1/namespaces/{key.namespace}/secrets/{key.name}")
-    said = f"{status} {answer.get('message') or answer.get('reason') or ''}".strip()
+    reason = f"{status} {answer.get('message') or answer.get('reason') or ''}".strip()
     if status == HTTPStatus.OK:
         return {name: str(text) for name, text in (answer.get("data") or {}).items()}
     if status == HTTPStatus.NOT_FOUND:
         return Absent(f"the Kubernetes API has no secret {key.secret}")
     if status == HTTPStatus.FORBIDDEN:
-        return Absent(f"the Kubernetes API refused secret {key.secret}: {said}")
+        return Absent(f"the Kubernetes API refused secret {key.secret}: {reason}")
     raise TransientError(
-        f"secret {key.secret} cannot be read from the Kubernetes API at {_server()}: {said}"
+        f"secret {key.secret} cannot be read from the Kubernetes API at {_server()}: {reason}"
     )
 
 
@@ -118,10 +118,10 @@ def _get(path: str) -> tuple[int, dict[str, Any]]:
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _server() -> str:

@@ -31,15 +31,13 @@ def namespace(name: str) -> str | None:
 def value(key: SecretKey) -> str | Absent:
     """The variable's value; an empty one is a value."""
     name = variable(key)
-    found = os.environ.get(name)
-    return Absent(f"the environment has no {name}") if found is None else found
+    text = os.environ.get(name)
+    return Absent(f"the environment has no {name}") if text is None else text
 
 
 def first(ref: VariableRef) -> str | Absent:
     """The value of the first of the reference's variables that is set; an empty one is a value."""
-    found = next((os.environ[name] for name in ref.variables if name in os.environ), None)
+    text = next((os.environ[name] for name in ref.variables if name in os.environ), None)
     return (
-        Absent(f"the environment has no {' and no '.join(ref.variables)}")
-        if found is None
-        else found
+        Absent(f"the environment has no {' and no '.join(ref.variables)}") if text is None else text
     )

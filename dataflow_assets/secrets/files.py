@@ -22,8 +22,8 @@ def digest(values: Iterable[str]) -> str:
     Returns:
         The digest, empty where no file is named; a file that cannot be read counts as empty.
     """
-    named = ((value, _path_of(value.strip())) for value in sorted(set(values)))
-    pairs = [(value.encode(), _content(path)) for value, path in named if path is not None]
+    with_paths = ((value, _path_of(value.strip())) for value in sorted(set(values)))
+    pairs = [(value.encode(), _content(path)) for value, path in with_paths if path is not None]
     parts = (hashlib.sha256(part).digest() for pair in pairs for part in pair)
     return hashlib.sha256(b"".join(parts)).hexdigest() if pairs else ""
 

@@ -43,17 +43,17 @@ class Secrets:
         if problem := self.refusal(ref):
             raise PermanentError(problem)
         if isinstance(ref, VariableRef):
-            found = environment.first(ref)
-            if isinstance(found, Absent):
-                raise PermanentError(f"{found.reason}: set it for the process that runs the flow")
-            return found
+            value = environment.first(ref)
+            if isinstance(value, Absent):
+                raise PermanentError(f"{value.reason}: set it for the process that runs the flow")
+            return value
         key = self.key(ref)
         reasons = []
         for place in (cluster.value, self._document, mounts.value, environment.value):
-            found = place(key)
-            if isinstance(found, str):
-                return found
-            reasons.append(found.reason)
+            value = place(key)
+            if isinstance(value, str):
+                return value
+            reasons.append(value.reason)
         raise PermanentError(
             f"failed to get secret {key.secret} (key {key.key}): {', and '.join(reasons)}"
         )
@@ -65,8 +65,8 @@ class Secrets:
         DATAFLOW_SECRET__NAMESPACE__... is a Secret of that namespace, whoever names the variable.
         """
         if isinstance(ref, VariableRef):
-            found = (foreign_place(self.namespace, name) for name in ref.variables)
-            return next(filter(None, found), "")
+            refusals = (foreign_place(self.namespace, name) for name in ref.variables)
+            return next(filter(None, refusals), "")
         key = self.key(ref)
         problem = why_denied(self.namespace, key.namespace)
         return problem and f"secret {key.secret} must not be used: {problem}"
@@ -134,7 +134,7 @@ class Lookup:
         self._places: set[str] = set()
 
     def fill(self, spec: AnySpec) -> AnySpec:
-        """The same spec with each SecretRef's value in the field that it fills, where there is one.
+        """This spec with each SecretRef's value in the field that it fills, where there is one.
 
         Raises TransientError where the Kubernetes API cannot be asked, PermanentError for a file
         of secrets of a namespace that the flow must not use.
@@ -151,12 +151,12 @@ class Lookup:
             elif isinstance(value, tuple) and any(isinstance(one, Spec) for one in value):
                 each = (self.fill(one) if isinstance(one, Spec) else one for one in value)
                 update.setdefault(name, tuple(each))
-        found = spec.model_copy(update=update) if update else spec
-        for _, value in found.places_of_secrets():
+        updated = spec.model_copy(update=update) if update else spec
+        for _, value in updated.places_of_secrets():
             if problem := foreign_place(self._secrets.namespace, value):
                 raise PermanentError(problem)
             self._places.add(value)
-        return found
+        return updated
 
     def check(self) -> None:
         """Raises PermanentError for all that was missing."""
@@ -182,7 +182,7 @@ class Lookup:
 
 
 def resolve(spec: AnySpec, secrets: Secrets) -> AnySpec:
-    """The same spec with every SecretRef's value put into the field that it fills."""
+    """This spec with every SecretRef's value put into the field that it fills."""
     lookup = Lookup(secrets)
     filled = lookup.fill(spec)
     lookup.check()
@@ -195,11 +195,7 @@ def _parse(spec: Spec, name: str, text: str) -> Any:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     value = TypeAdapter(annotation).validate_python(text)
     if isinstance(value, SecretStr):
-        _remember(text)
+        _given[text] = None
+        while len(_given) > _MOST_GIVEN:
+            _given.pop(next(iter(_given)), None)
     return value
-
-
-def _remember(text: str) -> None:
-    _given[text] = None
-    while len(_given) > _MOST_GIVEN:
-        _given.pop(next(iter(_given)), None)

@@ -1,4 +1,4 @@
-"""What a manifest says of a secret: three plain names, and the field that receives the value.
+"""References to secrets in a manifest: three plain names, and the field that receives the value.
 
 Where a configuration of another program has the value itself, its key says so: `is_secret`.
 

@@ -63,7 +63,7 @@ def warn_unchecked(server: str) -> None:
 
 
 def is_plain(address: str) -> bool:
-    """Whether what is sent to an address is not encrypted; a scheme may have capital letters."""
+    """True where data is sent without encryption; a scheme may have capital letters."""
     return address.strip().lower().startswith("http:")
 
 
@@ -82,7 +82,7 @@ def warn_in_clear(server: str) -> None:
 
 @dataclass(frozen=True)
 class Material:
-    """What a client needs for TLS, as PEM text; empty for what is not given."""
+    """A client's TLS material, as PEM text; empty for what is not given."""
 
     ca: str = field(default="", repr=False)
     """Those that may have signed the server's certificate; empty: the system's own."""
@@ -137,8 +137,8 @@ class Tls(Spec):
     @override
     def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         key = None if self.key_file is None else self.key_file.get_secret_value()
-        named = {"ca_file": self.ca_file, "cert_file": self.cert_file, "key_file": key}
-        return ((name, value) for name, value in named.items() if value is not None)
+        fields = {"ca_file": self.ca_file, "cert_file": self.cert_file, "key_file": key}
+        return ((name, value) for name, value in fields.items() if value is not None)
 
     def material(self, where: str = "tls") -> Material:
         """The block's values as PEM text.
@@ -160,14 +160,14 @@ class Tls(Spec):
             if value is not None and not value.strip():
                 alias = type(self).model_fields[name].alias
                 raise PermanentError(f"{where}.{alias}: the value, or its secret, is empty")
-        found = Material(
+        loaded = Material(
             pem(self.ca_file, f"{where}.caFile"),
             pem(self.cert_file, f"{where}.certFile"),
             pem(key, f"{where}.keyFile"),
             verify=bool(self.ca_file) or not self.insecure_skip_verify,
         )
-        context(found, where)
-        return found
+        context(loaded, where)
+        return loaded
 
 
 def pem(value: str | None, option: str) -> str:
@@ -188,8 +188,8 @@ def pem(value: str | None, option: str) -> str:
         return ""
     if _BEGIN in text:
         return _blocks(text, f"{option}: the value")
-    path, found = _read(text, option)
-    return _blocks(found, f"{option}: {path}")
+    path, content = _read(text, option)
+    return _blocks(content, f"{option}: {path}")
 
 
 def context(material: Material, where: str = "tls") -> ssl.SSLContext:
@@ -209,17 +209,17 @@ def context(material: Material, where: str = "tls") -> ssl.SSLContext:
 
 @lru_cache(maxsize=64)
 def _context(material: Material, where: str) -> ssl.SSLContext:
-    found = ssl.create_default_context()
-    found.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if material.ca:  # and none else
-        found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        found.minimum_version = ssl.TLSVersion.TLSv1_2
-        _trust(found, material.ca, f"{where}.caFile")
-    found.check_hostname = material.verify and material.names
-    found.verify_mode = ssl.CERT_REQUIRED if material.verify else ssl.CERT_NONE
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _trust(context, material.ca, f"{where}.caFile")
+    context.check_hostname = material.verify and material.names
+    context.verify_mode = ssl.CERT_REQUIRED if material.verify else ssl.CERT_NONE
     if material.cert:
-        _identify(found, material, where)
-    return found
+        _identify(context, material, where)
+    return context
 
 
 def _trust(found: ssl.SSLContext, ca: str, option: str) -> None:
@@ -250,7 +250,7 @@ def _identify(found: ssl.SSLContext, material: Material, where: str) -> None:
 
 
 def names_one(value: str) -> bool:
-    """Whether an option's value has one of the three forms, known without looking at any file."""
+    """True where an option's value has one of the three forms, whatever is in its file."""
     text = value.strip()
     return _BEGIN in text or text.startswith("/") or is_place(text)
 
@@ -273,8 +273,8 @@ def _read(text: str, option: str) -> tuple[str, str]:
     """The path of the file that a value names, and what the file holds."""
     try:
         with replaced_meanwhile(lambda: _path_of(text, option).open("rb")) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST:
                 raise PermanentError(f"{option}: {show(str(file.name))} is not a PEM file")
             return str(file.name), file.read(LONGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:

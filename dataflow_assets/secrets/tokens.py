@@ -21,12 +21,12 @@ def one_word(text: str, option: str) -> str:
     Raises:
         PermanentError: there is nothing, or more than one word of ASCII; the token is not shown.
     """
-    found = text.strip()
-    if not found:
+    word = text.strip()
+    if not word:
         raise PermanentError(f"{option}: the token, or its Secret, is empty")
-    if not (found.isascii() and found.isprintable()) or " " in found:
+    if not (word.isascii() and word.isprintable()) or " " in word:
         raise PermanentError(
             f"{option}: a token is one word of ASCII characters, without spaces and line breaks in "
             "it; check what the Secret holds"
         )
-    return found
+    return word

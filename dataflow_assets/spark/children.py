@@ -44,7 +44,7 @@ def detach(command: Sequence[str], lock: Path, **options: Any) -> psutil.Process
 
 
 def let_go(*pids: int) -> None:
-    """Of detached processes: buries those that have ended; Python asks for the others no more."""
+    """Reaps detached processes that have ended; Python asks for the others no more."""
     for pid in pids:
         if process := _detached.pop(pid, None):
             process.returncode = process.poll() or 0

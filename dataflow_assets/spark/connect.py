@@ -108,7 +108,11 @@ def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
 
     builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
     session: Any = builder.remote(remote).create()
-    _quiet(session)
+    # Nothing is asked at the process's end, and a warning does not repeat what an error says. Its
+    # client would ask the server once more at exit, with all its retries where that is gone; one
+    # that was closed before does not. What is registered later runs earlier.
+    atexit.register(session.client.close)
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]", category=UserWarning)
     for policy in session.client.get_retry_policies():
         policy.max_retries = RPC_RETRIES
     _ask(session, JOIN_SECONDS, partial(_prepare, session, conf))
@@ -119,25 +123,10 @@ def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
     return attached
 
 
-def _quiet(session: Any) -> None:
-    """Nothing is asked at the process's end, and a warning does not repeat what an error says.
-
-    Its client would ask the server once more at exit, with all its retries where that is gone; one
-    that was closed before does not. What is registered later runs earlier.
-    """
-    atexit.register(session.client.close)
-    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]", category=UserWarning)
-
-
 def _prepare(session: SparkSession, conf: Mapping[str, str]) -> None:
     for key, value in conf.items():
         session.conf.set(key, value)
     _ping(session)
-    _send_package(session)
-
-
-def _send_package(session: SparkSession) -> None:
-    """Our code, which names the session: what is there already is the same."""
     from pyspark.errors import PySparkException
 
     try:
@@ -168,13 +157,13 @@ def _within(seconds: float, ask: Callable[[], T]) -> T:
     """
     answer: Future[T] = Future()
 
-    def asked() -> None:
+    def run() -> None:
         try:
             answer.set_result(ask())
         except BaseException as error:  # noqa: BLE001 - raised where it was asked
             answer.set_exception(error)
 
-    threading.Thread(target=asked, daemon=True).start()
+    threading.Thread(target=run, daemon=True).start()
     try:
         return answer.result(seconds)
     except TimeoutError as error:

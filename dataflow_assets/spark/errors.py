@@ -1,4 +1,4 @@
-"""What went wrong in Spark, as one sentence: its errors are pages, and their advice is for others.
+"""Errors of Spark, each as one sentence: its errors are pages, and their advice is for others.
 
 The JVM wraps errors in errors and names classes where it means reasons; Python workers send whole
 tracebacks. Options of Spark that a message recommends do not exist in a manifest.
@@ -32,9 +32,9 @@ def sentence(error: BaseException) -> str:
     text = str(error)
     if "RETRIES_EXCEEDED" in text and error.__cause__ is not None:
         return sentence(error.__cause__)
-    found = _python(text) or _details(text) or _jvm(text) or type(error).__name__
+    summary = _python(text) or _details(text) or _jvm(text) or type(error).__name__
     ours = [advice for option, advice in _OURS.items() if option in text]
-    return "; ".join([found[:LONGEST], *ours])
+    return "; ".join([summary[:LONGEST], *ours])
 
 
 def task_failure(error: BaseException) -> DataflowError:
@@ -52,8 +52,8 @@ def python_error(error: BaseException) -> str:
 
 def _python(text: str) -> str:
     """The line that ends the last traceback: the first one that is not indented."""
-    _, found, after = text.rpartition(_TRACEBACK)
-    lines = _TRACE.split(after)[0].splitlines() if found else []
+    _, trace, after = text.rpartition(_TRACEBACK)
+    lines = _TRACE.split(after)[0].splitlines() if trace else []
     return next((line for line in lines if line.strip() and not line[0].isspace()), "")
 
 
@@ -76,5 +76,5 @@ def _unwrap(text: str) -> str:
         text = text[match.end() :].strip()
     text = _SQLSTATE.sub("", " ".join(text.split()))
     text = text.rpartition("Reason: ")[2]
-    told = [part for part in re.split(r"(?<=[.!?]) (?=[A-Z])", text) if not _ADVICE.search(part)]
-    return " ".join(told).removesuffix(".")
+    parts = [part for part in re.split(r"(?<=[.!?]) (?=[A-Z])", text) if not _ADVICE.search(part)]
+    return " ".join(parts).removesuffix(".")

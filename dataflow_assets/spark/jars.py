@@ -43,7 +43,7 @@ class NotPublished(JarError):
     """The repository does not have the archive."""
 
 
-class NotGiven(JarError):
+class DownloadRefused(JarError):
     """The repository has answered with `status`, which does not say that the archive is absent."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -70,7 +70,6 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The file's name, as the publisher gave it."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{classifier}.{self.packaging}"
 
@@ -91,8 +90,8 @@ def cache() -> Path:
 
     An installed package is in a folder that may be read-only, and that upgrades empty.
     """
-    if given := os.environ.get("DATAFLOW_CACHE"):
-        return Path(given)
+    if folder := os.environ.get("DATAFLOW_CACHE"):
+        return Path(folder)
     if (ROOT / "pyproject.toml").exists():
         return ROOT / ".cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dataflow-assets")
@@ -124,7 +123,16 @@ def fetch(set_name: str) -> list[Path]:
     sets = lock_sets()
     if set_name not in sets:
         raise JarError(f"jars.lock has no set {set_name!r}, only {', '.join(sets)}")
-    return _fetch(sets[set_name], set_name)
+    jars = sets[set_name]
+    folder = cache() / "jars"
+    paths = [_path(folder, jar) for jar in jars]
+    missing = [(jar, path) for jar, path in zip(jars, paths, strict=True) if not path.exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _progress(set_name, len(missing)) as step, ThreadPoolExecutor(PARALLEL) as pool:
+            for jar in pool.map(lambda pair: _download(*pair), missing):
+                step(jar)
+    return paths
 
 
 def place(jar: Jar) -> Path:
@@ -151,9 +159,9 @@ def pinned_file(jar: Jar, pin: str) -> Path:
     path = place(jar)
     if not path.exists():
         _download(jar, path, pin)
-    if (found := _sha256(path)) != jar.sha256:
+    if (digest := _sha256(path)) != jar.sha256:
         raise OtherHash(
-            f"{jar.coordinate}: the file {path} has the sha256 {found}, {pin} says {jar.sha256}: "
+            f"{jar.coordinate}: the file {path} has the sha256 {digest}, {pin} says {jar.sha256}: "
             "remove the file, or place the right one there"
         )
     return path
@@ -165,18 +173,6 @@ def fetch_all() -> None:
         fetch(name)
 
 
-def _fetch(jars: list[Jar], label: str) -> list[Path]:
-    folder = cache() / "jars"
-    paths = [_path(folder, jar) for jar in jars]
-    missing = [(jar, path) for jar, path in zip(jars, paths, strict=True) if not path.exists()]
-    if missing:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _progress(label, len(missing)) as step, ThreadPoolExecutor(PARALLEL) as pool:
-            for jar in pool.map(lambda pair: _download(*pair), missing):
-                step(jar)
-    return paths
-
-
 def _path(folder: Path, jar: Jar) -> Path:
     return folder / jar.sha256[:16] / jar.name
 
@@ -186,10 +182,10 @@ def _download(jar: Jar, path: Path, pin: str = LOCK.name) -> Jar:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent.parent) as scratch:
         fetched = _resolve(jar, Path(scratch))
-        found = _sha256(fetched)
-        if found != jar.sha256:
+        digest = _sha256(fetched)
+        if digest != jar.sha256:
             raise OtherHash(
-                f"{jar.coordinate}: sha256 is {found}, {pin} says {jar.sha256}; it was not "
+                f"{jar.coordinate}: sha256 is {digest}, {pin} says {jar.sha256}; it was not "
                 f"kept. Either the download or {pin} is wrong: compare both with the "
                 f"publisher's checksum before you change {pin}"
             )
@@ -207,13 +203,13 @@ def _resolve(jar: Jar, scratch: Path) -> Path:
     context = MavenContext(repo_cache=scratch, local_repos=[], remote_repos=remote)
     try:
         project = context.project(jar.group, jar.artifact)
-        found = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
+        artifact = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
     except Exception as error:  # whatever jgo's HTTP client raises
         if _NOWHERE in str(error):
             (repository,) = context.remote_repos.values()
             raise _not_downloaded(jar, f"{repository}/{jar.path}") from None
         raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
-    return Path(found)
+    return Path(artifact)
 
 
 def _not_downloaded(jar: Jar, url: str) -> JarError:
@@ -227,7 +223,7 @@ def _not_downloaded(jar: Jar, url: str) -> JarError:
         return JarError(f"{what}: {error}")
     if status in _ABSENT:
         return NotPublished(f"{what}: {url} is not there (HTTP {status})")
-    return NotGiven(f"{what}: {url} was answered with HTTP {status}", status)
+    return DownloadRefused(f"{what}: {url} was answered with HTTP {status}", status)
 
 
 def _sha256(path: Path) -> str:

@@ -31,16 +31,15 @@ OPTIONS = (
 
 def home(minimum: int = 17) -> Path:
     """JAVA_HOME of the oldest Java from `minimum` on: of JAVA_HOME, the path, the usual folder."""
-    found = {release: folder for folder in _folders() if (release := _release(folder))}
-    fitting = [release for release in found if release >= minimum]
+    homes = {release: folder for folder in _folders() if (release := _release(folder))}
+    fitting = [release for release in homes if release >= minimum]
     if not fitting:
-        known = ", ".join(f"{release} in {folder}" for release, folder in found.items()) or "none"
-        raise ServerError(f"Java {minimum} or newer is needed and was not found; there is: {known}")
-    return found[min(fitting)]
+        there = ", ".join(f"{release} in {folder}" for release, folder in homes.items()) or "none"
+        raise ServerError(f"Java {minimum} or newer is needed and was not found; there is: {there}")
+    return homes[min(fitting)]
 
 
 def executable(minimum: int = 17) -> str:
-    """The `java` to start a server with."""
     return str(home(minimum) / "bin" / "java")
 
 

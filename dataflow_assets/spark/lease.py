@@ -1,4 +1,4 @@
-"""Who uses the warm Spark server: it may end when nobody does, and never under running work.
+"""Leases on the warm Spark server: it may end when nobody does, and never under running work.
 
 Everybody who may use the server holds a shared lock on one file. The kernel takes the lock back
 when a process ends, however that happens. Only who gets the lock alone ends the server, and who

@@ -50,13 +50,13 @@ def package() -> Path:
 
 def _refuse_foreign(folder: Path) -> None:
     """The name is known to everybody, and the temporary folder is everybody's."""
-    found = folder.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    if not ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    status = folder.lstat()
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not ours or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermanentError(
             f"{folder} holds the code that Spark's workers run, so it must be a folder of user "
-            f"{os.getuid()} that nobody else may write; it is {stat.filemode(found.st_mode)} of "
-            f"user {found.st_uid}: remove it, or set TMPDIR to a folder of your own"
+            f"{os.getuid()} that nobody else may write; it is {stat.filemode(status.st_mode)} of "
+            f"user {status.st_uid}: remove it, or set TMPDIR to a folder of your own"
         )
 
 

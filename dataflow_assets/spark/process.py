@@ -242,7 +242,7 @@ class Server(ABC):
     def _claim(self, lock: IO[str]) -> None:
         """Two on the same data would ruin it; the server inherits this lock and keeps it."""
         deadline = time.monotonic() + self.stop_timeout  # one that ends just now may finish
-        while not system.locked(lock):
+        while not system.take_lock(lock):
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"{self.name}: another one runs on {self.folder}; stop it or choose another"

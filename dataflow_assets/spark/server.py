@@ -107,7 +107,7 @@ def spark_home() -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a Spark process needs to find Java, Spark and this interpreter, on top of ours."""
+    """Variables by which a Spark process finds Java, Spark and this interpreter, on top of ours."""
     return {
         "JAVA_HOME": str(java.home()),
         "SPARK_HOME": str(spark_home()),

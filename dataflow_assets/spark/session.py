@@ -40,7 +40,7 @@ _CONNECT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """Where Spark runs, and its own settings (never a connection's)."""
+    """Place and settings of Spark (never a connection's)."""
 
     where: str = "connect"
     """`connect`, `local` (a session of our own), `sc://host:port`, or a master URL."""

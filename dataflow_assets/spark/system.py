@@ -1,4 +1,4 @@
-"""What servers ask of the operating system: free ports, locks, who a process is, signals."""
+"""Calls to the operating system that servers need: free ports, locks, who a process is, signals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HOLDER = 'cat /proc/$$/stat /proc/sys/kernel/random/boot_id >"$0" && exec "$@"'
 
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on. Another process may take one before you do."""
-    found: set[int] = set()
-    while len(found) < count:
+    ports: set[int] = set()
+    while len(ports) < count:
         port = random.choice(PORTS)  # noqa: S311 (no secret; keeps parallel sessions apart)
         if is_free(port):
-            found.add(port)
-    return list(found)
+            ports.add(port)
+    return list(ports)
 
 
 def is_free(port: int) -> bool:
@@ -60,7 +60,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def locked(file: IO[str]) -> bool:
+def take_lock(file: IO[str]) -> bool:
     """Takes the lock on an open file unless somebody has it; held until the last copy is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,11 +74,11 @@ def is_locked(lock: Path) -> bool:
     if not lock.exists():
         return False
     with lock.open("a") as file:
-        return not locked(file)
+        return not take_lock(file)
 
 
 def holder(lock: Path) -> dict[str, int] | None:
-    """Who noted itself in a lock since this boot, as `HOLDER` has it; None where nobody did."""
+    """The process that noted itself in a lock since this boot, as `HOLDER` has it, or None."""
     try:
         stat, boot = lock.read_text().splitlines()
     except (FileNotFoundError, ValueError):
@@ -89,17 +89,16 @@ def holder(lock: Path) -> dict[str, int] | None:
 
 
 def listening(process: psutil.Process) -> set[int]:
-    """The ports on which exactly this process listens."""
     connections = process.net_connections("tcp")
     return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 def family(process: psutil.Process) -> list[psutil.Process]:
     """A process, what descends from it, and orphans of the session it leads; itself first."""
-    found = {each for each in psutil.process_iter() if _session(each.pid) == process.pid}
+    processes = {each for each in psutil.process_iter() if _session(each.pid) == process.pid}
     with suppress(psutil.NoSuchProcess):
-        found.update(process.children(recursive=True))
-    return [process, *(each for each in found if each.pid != process.pid)]
+        processes.update(process.children(recursive=True))
+    return [process, *(each for each in processes if each.pid != process.pid)]
 
 
 def send(number: int, processes: Iterable[psutil.Process]) -> None:

@@ -56,7 +56,15 @@ def share() -> SparkConnect:
                 "find it there",
                 IDLE_MINUTES,
             )
-            server = _start(here)
+            for other in sorted(
+                here.parent.iterdir()
+            ):  # an older state of this environment left them
+                if other != here and running(other):
+                    end_unused(other, 0)
+            watch(here)  # before the start, in which we may be killed
+            server = detached.up(here, _servers(here), {SparkConnect.name}, log.info)[
+                SparkConnect.name
+            ]
         watch(here)  # the one from before the start may have just ended the server's predecessor
         return server
 
@@ -70,7 +78,6 @@ def end_silent(server: SparkConnect) -> None:
 
 
 def running(here: Path) -> SparkConnect | None:
-    """The Connect server of a folder, where one runs."""
     return detached.running(here, _servers(here)).get(SparkConnect.name)
 
 
@@ -84,7 +91,7 @@ def end_unused(here: Path, seconds: float) -> bool:
     """Ends the server of a folder that nobody has used for so long; False where it goes on."""
     lease = here / NAME
     with lease.open("a") as file:
-        if not system.locked(file):
+        if not system.take_lock(file):
             os.utime(file.fileno())  # in use right now
             return False
         if time.time() - lease.stat().st_mtime < seconds:
@@ -95,7 +102,7 @@ def end_unused(here: Path, seconds: float) -> bool:
 
 @cache
 def identity() -> str:
-    """Of interpreter, Spark, its settings and every locked version: what differs has a server."""
+    """A digest of interpreter, Spark, its settings and all locked versions: one server for each."""
     about = f"{sys.executable} {sys.version} {version('pyspark')} {sorted(DEFAULTS.items())}"
     digest = hashlib.sha256(about.encode())
     with suppress(PackageNotFoundError):  # its workers import this package
@@ -112,7 +119,7 @@ def watch(here: Path) -> None:
     """
     times = {"look": LOOK_SECONDS, "minutes": IDLE_MINUTES, "seconds": 60 * IDLE_MINUTES}
     with (here / "watch").open("a") as lock:
-        if system.locked(lock):
+        if system.take_lock(lock):
             command = ["sh", "-c", WATCH.format(lease=NAME, **times), str(here), sys.executable]
             subprocess.run(
                 command,
@@ -121,14 +128,6 @@ def watch(here: Path) -> None:
                 start_new_session=True,
                 check=True,
             )
-
-
-def _start(here: Path) -> SparkConnect:
-    for other in sorted(here.parent.iterdir()):  # an older state of this environment left them
-        if other != here and running(other):
-            end_unused(other, 0)
-    watch(here)  # before the start, in which we may be killed
-    return detached.up(here, _servers(here), {SparkConnect.name}, log.info)[SparkConnect.name]
 
 
 def _servers(here: Path) -> dict[str, SparkConnect]:

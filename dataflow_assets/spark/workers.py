@@ -1,4 +1,4 @@
-"""What a session of our own leaves behind on the warm server: the parent of its Python workers.
+"""Leftovers of a session of our own on the warm server: the parent of its Python workers.
 
 Spark starts one for each session, ends the workers after a minute without work, and their parent
 never: 40 MB for each run of a user's asset. Nobody can use it once its session is closed.

@@ -27,14 +27,16 @@ from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
 from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver, Lake, Merged
 from tests.contract.iceberg_drivers import Iceberg
+from tests.contract.mysql_drivers import Mysql
 from tests.contract.nessie_drivers import Nessie
 from tests.contract.postgresql_drivers import Postgresql
 from tests.contract.trino_drivers import Trino
 
 BAD = (b"no json", b'{"id": "x"}')
-MAIN: dict[str, type[Clickhouse | Iceberg | Postgresql | Trino]] = {
+MAIN: dict[str, type[Clickhouse | Iceberg | Mysql | Postgresql | Trino]] = {
     "clickhouse": Clickhouse,
     "iceberg": Iceberg,
+    "mysql": Mysql,
     "nessie": Nessie,
     "postgresql": Postgresql,
     "trino": Trino,
@@ -86,7 +88,7 @@ class Rejecting:
 
 PAIRS = [("postgresql", errors) for errors in sorted(ERRORS)]
 PAIRS += [("iceberg", "beside"), ("iceberg", "lake")]
-PAIRS += [("clickhouse", "beside"), ("clickhouse", "merged")]
+PAIRS += [("clickhouse", "beside"), ("clickhouse", "merged"), ("mysql", "mysql")]
 PAIRS += [("nessie", "nessie"), ("nessie", "trino"), ("trino", "beside"), ("trino", "trino")]
 
 
@@ -133,6 +135,7 @@ def test_a_row_that_postgresql_refuses_is_a_constraint_violation(beside: Rejecti
 
 POINTS = {
     "postgresql": ("postgresql.before-commit", "postgresql.after-commit"),
+    "mysql": ("mysql.before-commit", "mysql.after-commit"),
     "iceberg": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
     "nessie": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
     "clickhouse": ("clickhouse.recorded", "clickhouse.inserted", "clickhouse.done"),
@@ -145,6 +148,7 @@ STORES = {
     "nessie": ("iceberg.errors", "iceberg.errors-stored"),
     "merged": ("clickhouse.errors", "clickhouse.errors-stored"),
     "lines": ("files.errors", "files.errors-stored"),
+    "mysql": ("mysql.errors", "mysql.errors-stored"),
     "topic": ("kafka.errors", "kafka.errors-stored"),
     "trino": ("trino.errors", "trino.errors-stored"),
 }

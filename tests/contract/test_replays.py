@@ -22,6 +22,7 @@ from dataflow_assets.runs.request import Patience, Request
 from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.iceberg_drivers import Iceberg
+from tests.contract.mysql_drivers import Mysql
 from tests.contract.postgresql_drivers import Postgresql
 from tests.contract.test_error_sinks import Rejecting
 from tests.contract.trino_drivers import Trino
@@ -71,6 +72,8 @@ class Replaying(Rejecting):
         if isinstance(self.sink, Trino):  # rows are only added: also that a record was replayed
             query = "select distinct id from target_rejected where replayed_at is null order by 1"
             return [str(id_) for (id_,) in self.sink.query(query)]
+        if isinstance(self.sink, Mysql):
+            return [id_ for (id_,) in self.sink.run("SELECT id FROM dataflow_rejected ORDER BY 1")]
         return [id_ for (id_,) in self.query("select id from {s}.dataflow_rejected order by 1")]
 
     def query(self, sql: str) -> list[Any]:
@@ -84,6 +87,7 @@ KEPT = {
     "postgresql": ("beside", "elsewhere", "lake", TABLE),
     "iceberg": ("beside", "lake", TABLE),
     "clickhouse": ("merged", TABLE),
+    "mysql": ("mysql", TABLE),
     "nessie": ("nessie", TABLE),
     "trino": ("trino", TABLE),
 }
@@ -140,6 +144,7 @@ def points(main: str, kept: str) -> tuple[str, ...]:
     rows = f"iceberg.after-commit:raise:{3 if kept == TABLE else 2}"
     before = {
         "postgresql": ("postgresql.before-commit", "postgresql.after-commit", "postgresql.finish"),
+        "mysql": ("mysql.before-commit", "mysql.after-commit", "mysql.finish"),
         "iceberg": ("iceberg.staged", "replay.passed", rows),
         "clickhouse": ("clickhouse.recorded", "clickhouse.inserted", "clickhouse.finish"),
         "trino": ("trino.staged", "trino.recorded", "trino.written"),

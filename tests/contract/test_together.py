@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dataflow_assets.contracts import Lag, Positions, Run, Sink, Source, SourceSession, Target
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.runs.news import Found, Looks, OpenSource
+from dataflow_assets.runs.news import Looks, OpenSource, SourceEnd
 from dataflow_assets.runs.questions import peek_all
 from dataflow_assets.runs.together import ends_together, lags_together, open_together
 from tests.contract.conftest import numbered
@@ -98,7 +98,7 @@ def _looked(
     assert set(looked) == set(FLOWS)
     news = list[object]()
     for found in looked.values():
-        assert isinstance(found, Found), found
+        assert isinstance(found, SourceEnd), found
         assert set(found.ends) == partitions
         news.append(found.news)
     return news

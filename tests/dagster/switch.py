@@ -8,10 +8,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import claims, graph
+from dataflow_assets.assets import graph, leases
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.graph import AssetNode
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.metadata import event_metadata
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.connectors.memory import Store
@@ -61,18 +61,18 @@ class Switch:
 
     def leave(self, error: str) -> None:
         """As if the flow had failed in its lane."""
-        Departures(self.instance).leave(self.flow, error)
+        Evictions(self.instance).leave(self.flow, error)
 
     def run(
         self, status: dg.DagsterRunStatus, driver: FlowDriver | None = None, **tags: str
     ) -> dg.DagsterRun:
-        """A run of the flow's job, claimed by the driver."""
+        """A run of the flow's job, leased by the driver."""
         job = location([self.flow]).resolve_job_def("orders_job")
-        known = {claims.DRIVES: "true", **{f"dataflow/{k}": v for k, v in tags.items()}}
+        known = {leases.DRIVES: "true", **{f"dataflow/{k}": v for k, v in tags.items()}}
         begun = dg.DagsterRunStatus.STARTED if status == dg.DagsterRunStatus.FAILURE else status
         made = self.instance.create_run_for_job(job, status=begun, tags=known)
         if driver is not None:
-            own = {f"{claims.DRIVER}/{self.flow.id}": claims.value(made.run_id, driver)}
+            own = {f"{leases.DRIVER}/{self.flow.id}": leases.value(made.run_id, driver)}
             self.instance.add_run_tags(made.run_id, own)
         if status == dg.DagsterRunStatus.FAILURE:
             self.instance.report_run_failed(made)

@@ -14,7 +14,7 @@ import pytest
 
 import devservers
 from dataflow_assets.spark import detached
-from dataflow_assets.spark.system import HOLDER, alive, locked
+from dataflow_assets.spark.system import HOLDER, alive, take_lock
 from tests import ROOT
 from tests.stand_in import StandIn, known, until
 
@@ -94,7 +94,7 @@ def test_a_server_that_was_killed_with_its_start_before_it_noted_itself_is_found
     lock_file = folder / StandIn.name / ".lock"
     lock_file.parent.mkdir()
     with lock_file.open("a") as lock:
-        assert locked(lock)
+        assert take_lock(lock)
         late = ["sh", "-c", f"sleep 1; {HOLDER}", str(lock_file), "sleep", "60"]
         left = subprocess.Popen(late, pass_fds=[lock.fileno()], start_new_session=True)
     server = detached.up(folder, known(folder), {StandIn.name}, lambda _: None)[StandIn.name]

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 import devservers
-from dataflow_assets.assets.claims import DRIVER
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.lane_runs import LANE
+from dataflow_assets.assets.leases import DRIVER
 from dataflow_assets.spark import system
 from devservers.demo.dagster_dev import Dagster
 from tests.e2e.fleet import Fleet, Growing, Topic
@@ -86,7 +86,7 @@ def _holder(fleet: Fleet) -> str:
 
 
 def _process(run: dg.DagsterRun) -> psutil.Process:
-    """The one that drives the lane, by the run's claim."""
+    """The one that drives the lane, by the run's lease."""
     driver = FlowDriver.parse(run.tags[f"{DRIVER}/lane:shared"].partition(" ")[2])
     assert driver is not None
     return psutil.Process(driver.pid)

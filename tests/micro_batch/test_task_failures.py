@@ -22,13 +22,13 @@ from dataflow_assets.errors import (
     TransientError,
 )
 from dataflow_assets.micro_batch.task_failures import TaskFailure, raise_gravest
-from dataflow_assets.spark.jars import NotGiven
+from dataflow_assets.spark.jars import DownloadRefused
 
 MAKE: dict[type[DataflowError], Callable[[], DataflowError]] = {
     Stopped: lambda: Stopped("stops here", "3", 17),
     ManifestError: lambda: ManifestError([Finding("f.yaml", 3, 1, "spec", "no sink")]),
     RejectedRecord: lambda: RejectedRecord("step", "no number", 2, "cast"),
-    NotGiven: lambda: NotGiven("the repository is busy", 503),
+    DownloadRefused: lambda: DownloadRefused("the repository is busy", 503),
 }
 
 

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.postgresql import PostgresqlSource
 from dataflow_assets.contracts import Source, SourceSession
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.runs import news, questions
-from dataflow_assets.runs.news import Found, Looks, OpenSource
+from dataflow_assets.runs.news import Looks, OpenSource, SourceEnd
 from devservers import Proxy
 from tests.clock import Clock
 from tests.conftest import Topics
@@ -116,7 +116,7 @@ def test_a_silent_server_holds_up_nobody_and_is_an_error_of_its_own_flow(
     assert looks.ends_together(open_)["silent"] is found["silent"], "its session is not asked"
     proxy.restore()
     again = open_ | {"silent": opened(silent, "silent")}
-    assert isinstance(_patiently(looks, again)["silent"], Found), "another session is"
+    assert isinstance(_patiently(looks, again)["silent"], SourceEnd), "another session is"
     for one in again.values():
         one.session.close()
 
@@ -137,8 +137,8 @@ def test_a_locked_table_holds_up_no_other_of_its_database(
         found = looks.ends_together(open_)
         again = _patiently(looks, open_)
     assert "no answer for 3 seconds" in str(found["locked"])
-    assert isinstance(found["other"], Found)
-    assert isinstance(again["other"], Found)
+    assert isinstance(found["other"], SourceEnd)
+    assert isinstance(again["other"], SourceEnd)
     for one in open_.values():
         one.session.close()
 
@@ -186,7 +186,7 @@ def _waited(
 
 
 def _ends(found: object) -> object:
-    assert isinstance(found, Found), found
+    assert isinstance(found, SourceEnd), found
     return dict(found.ends)
 
 

@@ -15,7 +15,7 @@ from dataflow_assets.contracts import Positions, SourceSession
 from dataflow_assets.contracts.looking import EndsOfMany
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.runs import questions
-from dataflow_assets.runs.news import Found, Looks, OpenSource
+from dataflow_assets.runs.news import Looks, OpenSource, SourceEnd
 from dataflow_assets.runs.questions import Question, group_ends
 
 
@@ -45,7 +45,7 @@ def test_a_certificate_that_is_gone_holds_up_no_other_flow(gone: KafkaSource) ->
         for name, source in ends.items()
     }
     found = Looks().ends_together(sources)
-    assert found == dict.fromkeys(ends, Found({"0": 5}, (True,)))
+    assert found == dict.fromkeys(ends, SourceEnd({"0": 5}, (True,)))
 
 
 def test_where_it_must_be_opened_the_error_is_its_own(gone: KafkaSource) -> None:

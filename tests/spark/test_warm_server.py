@@ -221,7 +221,7 @@ def _words(process: psutil.Process) -> list[str]:
 
 def _watched(here: Path) -> bool:
     with (here / "watch").open("a") as lock:
-        return not system.locked(lock)
+        return not system.take_lock(lock)
 
 
 def _age(folder: Path) -> None:

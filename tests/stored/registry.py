@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import dagster as dg
 
-from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow, Policies
@@ -57,8 +56,9 @@ def asset(store: Store) -> dg.AssetKey:
 
 def _die(store: Store, instance: dg.DagsterInstance) -> None:
     """Once one flow has left, and the rows of the other one are told."""
+    keys = {f"dataflow/left/{flow.id}" for flow in flows(store)}
     while True:
-        left = Departures(instance).by_flow(flows(store))
+        left = instance.daemon_cursor_storage.get_cursor_values(keys)
         if left and instance.get_latest_materialization_event(asset(store)):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.1)

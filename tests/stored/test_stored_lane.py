@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import ingest
-from dataflow_assets.assets.claims import Claims
 from dataflow_assets.assets.heartbeat import Heartbeat
-from dataflow_assets.assets.lane_book import Book
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
+from dataflow_assets.assets.lane_registry import LaneRegistry
+from dataflow_assets.assets.leases import Leases
 from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
 from dataflow_assets.connectors.memory import Store
 from tests.stored import lanes
@@ -29,14 +29,14 @@ def test_a_lane_goes_on_after_one_of_an_earlier_version_was_killed(
     goes_on, leaves = flows(store)
     with dg.DagsterInstance.ephemeral() as instance:
         run_id = lanes.load(copy.read_text(), instance, store)
-        page = Book(instance, LANE).read()
+        page = LaneRegistry(instance, LANE).read()
         assert (page.run, [*page.flows]) == (run_id, [goes_on.id])
-        assert list(Departures(instance).of([goes_on, leaves])) == [leaves.id]
-        claims = Claims(instance, f"lane:{LANE}")
+        assert list(Evictions(instance).of([goes_on, leaves])) == [leaves.id]
+        leases = Leases(instance, f"lane:{LANE}")
         (record,) = instance.get_run_records()
-        assert claims.is_held(record.dagster_run)
+        assert leases.is_held(record.dagster_run)
         assert Heartbeat(instance, f"lane:{LANE}").last(run_id) > 0
-        assert claims.bury(record)
+        assert leases.end_if_dead(record)
         (branch,) = goes_on.branches
         checkpoint = branch.sink.peek(goes_on.target(branch))
         assert checkpoint

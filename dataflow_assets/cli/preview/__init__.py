@@ -1,1 +1,1 @@
-"""What steps make of records, one by one: `dataflow preview`. Nothing is stored or moved."""
+"""Results of the steps, record by record: `dataflow preview`. Nothing is stored or moved."""

@@ -79,7 +79,11 @@ class _Way:
                     return
             step += 1
         yield from self._flush()
-        yield from self._arrival()
+        trace = next(self._out, None)
+        if trace is None:
+            return
+        route = f"  ({trace.route})" if trace.route else ""
+        yield Line(f"-> {self._sinks[trace.route].address}{route}", "sink")
 
     def _same(self, visit: Visit) -> Iterator[Line]:
         if visit.skipped:
@@ -118,21 +122,13 @@ class _Way:
         yield from (line.indent() for line in _difference(visit.before, child))
         yield from (line.indent() for line in self._from(visit.step + 1))
 
-    def _arrival(self) -> Iterator[Line]:
-        """The sink of a record behind the last step; none where another one was rejected."""
-        found = next(self._out, None)
-        if found is None:
-            return
-        route = f"  ({found.route})" if found.route else ""
-        yield Line(f"-> {self._sinks[found.route].address}{route}", "sink")
-
     def _name(self, step: int) -> str:
         return f"[{step}] {self._types[step]}"
 
 
 def _difference(before: Record, after: Record) -> Iterator[Line]:
-    found = difflib.unified_diff(_show(before), _show(after), lineterm="", n=CONTEXT)
-    _names, _of_files, _first_place, *texts = found
+    diff = difflib.unified_diff(_show(before), _show(after), lineterm="", n=CONTEXT)
+    _names, _of_files, _first_place, *texts = diff
     for text in texts:
         if text.startswith("@@"):
             yield Line("    ...", "same")

@@ -35,14 +35,14 @@ Row = tuple[bytes | None, Mapping[str, Any], str | None]
 
 
 @dataclass(frozen=True)
-class Found:
+class WaitingMessages:
     """Messages, and which ones they are, for people."""
 
     messages: Sequence[Message]
     which: str
 
 
-def waiting(flow: Flow, limit: int) -> Found:
+def waiting(flow: Flow, limit: int) -> WaitingMessages:
     """The next messages of a flow; where nothing is waiting the last ones before the end.
 
     Raises TransientError or PermanentError where the source cannot be looked into.
@@ -57,7 +57,7 @@ def waiting(flow: Flow, limit: int) -> Found:
             which = f"nothing is waiting after {place}; the last {_count(rows)}"
         which = which if rows else "it holds no records"
     messages = [_message(*row) for row in rows]
-    return Found(messages, f"{flow.source_address}: {which}")
+    return WaitingMessages(messages, f"{flow.source_address}: {which}")
 
 
 def _message(raw: bytes | None, metadata: Mapping[str, Any], reason: str | None) -> Message:
@@ -72,12 +72,12 @@ def _count(rows: Sequence[Row]) -> str:
 
 def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     """The lowest position of each partition: what some branch has not got yet."""
-    found = [_stored_positions(flow, branch, session) for branch in flow.branches]
-    stored = [positions for positions in found if not isinstance(positions, str)]
+    stands = [_stored_positions(flow, branch, session) for branch in flow.branches]
+    stored = [positions for positions in stands if not isinstance(positions, str)]
     if not stored and (left := _inherited_positions(flow)):
         return {**session.start(), **left}, "where the program before this flow has stopped"
     if not stored:
-        reason = next((one for one in found if isinstance(one, str) and one), "never run")
+        reason = next((one for one in stands if isinstance(one, str) and one), "never run")
         return session.start(), f"the place where the flow begins ({reason})"
     return lowest(stored, session.lags), "the stored checkpoint"
 
@@ -99,8 +99,8 @@ def _inherited_positions(flow: Flow) -> Positions:
     for branch in flow.branches:
         with suppress(DataflowError):
             sink = branch.sink if isinstance(branch.sink, ShowsInheritance) else None
-            if found := sink and sink.inheritance(flow.target(branch)):
-                return found
+            if inherited := sink and sink.inheritance(flow.target(branch)):
+                return inherited
     return {}
 
 
@@ -124,8 +124,8 @@ def _peek(flow: Flow, session: SourceSession, after: Positions, limit: int) -> l
             f"{flow.source_address} cannot be looked into without moving on; give records with "
             "--input FILE"
         )
-    found = sorted(session.peek(after, limit).items())
-    several = [list(_rows(flow, partition, batch)) for partition, batch in found]
+    batches = sorted(session.peek(after, limit).items())
+    several = [list(_rows(flow, partition, batch)) for partition, batch in batches]
     return list(heapq.merge(*several, key=lambda row: row[1].get("timestamp") or _LONG_AGO))
 
 
@@ -136,8 +136,8 @@ def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
         messages = as_messages([message_form(flow.source, batch)], 0, 1)
         return ((*row, None) for message in messages for row in rows.records(message))
     as_json, reasons = in_json(batch, flow.message_format())
-    found = zip(rows.records(batch), rows.records(as_json), strict=True)
+    pairs = zip(rows.records(batch), rows.records(as_json), strict=True)
     return (
         (*sent, reasons[at]) if at in reasons else (*decoded, None)
-        for at, (sent, decoded) in enumerate(found)
+        for at, (sent, decoded) in enumerate(pairs)
     )

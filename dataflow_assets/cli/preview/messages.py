@@ -63,22 +63,22 @@ def read(lines: Iterable[bytes], name: str) -> Iterator[Message]:
 def _message(line: bytes) -> Message:
     line.decode()  # what is printed again has to be text
     try:
-        found = decode_json(line, _Line)
+        fields = decode_json(line, _Line)
     except (msgspec.MsgspecError, RecursionError) as error:
         return _without_parts(line, error)
-    if sum(one is not msgspec.UNSET for one in (found.body, found.text, found.base64)) != 1:
+    if sum(one is not msgspec.UNSET for one in (fields.body, fields.text, fields.base64)) != 1:
         raise ValueError("one of body, text and base64 has to be there")
-    metadata = {} if found.metadata is msgspec.UNSET else _metadata(bytes(found.metadata))
-    return Message(_raw(found), metadata, line)
+    metadata = {} if fields.metadata is msgspec.UNSET else _metadata(bytes(fields.metadata))
+    return Message(_raw(fields), metadata, line)
 
 
 def _without_parts(line: bytes, error: Exception) -> Message:
     """JSON of which not even the parts can be told exactly: the record is rejected for that."""
     try:
-        found = record.parse(line)
+        content = record.parse(line)
     except RejectedRecord:
         return Message(line, {}, line)
-    bare = isinstance(found, dict) and not found.keys() & _KEYS
+    bare = isinstance(content, dict) and not content.keys() & _KEYS
     advice = 'this line is a bare record: write it as {"body": RECORD}'
     raise ValueError(advice if bare else str(error)) from None
 
@@ -93,12 +93,12 @@ def _raw(found: _Line) -> bytes | None:
 
 def _metadata(text: bytes) -> dict[str, Any]:
     try:
-        found = record.parse(text)
+        metadata = record.parse(text)
     except RejectedRecord as error:
         raise ValueError(f"metadata: {error.reason}") from None
-    if not isinstance(found, dict):
+    if not isinstance(metadata, dict):
         raise ValueError("metadata has to be an object")  # noqa: TRY004 - a mistake in the file
-    return found
+    return metadata
 
 
 def write(raw: bytes | None, metadata: Mapping[str, Any]) -> bytes:
@@ -139,9 +139,9 @@ def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def as_json(message: Message, result: Result) -> str:
     """`in` is the message as it was given; `out` is empty where it is filtered or rejected."""
     rejected = asdict(result.rejected) if result.rejected else None
-    found = [
+    outputs = [
         {**body_key(one.body), "metadata": plain(one.metadata), "route": one.route}
         for one in result.out
     ]
-    answer = {"in": msgspec.Raw(message.line), "out": found, "rejected": rejected}
+    answer = {"in": msgspec.Raw(message.line), "out": outputs, "rejected": rejected}
     return record.encode(answer).decode()

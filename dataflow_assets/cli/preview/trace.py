@@ -87,12 +87,12 @@ class Tracer(Chain):
     @override
     def apply(self, index: int, record: Record) -> Record | list[Record] | None:
         try:
-            found = super().apply(index, record)
+            result = super().apply(index, record)
         except RejectedRecord as error:
             self._visits.append(Visit(index, record, reason=error.reason))
             raise
-        after = () if found is None else (found,) if isinstance(found, Record) else tuple(found)
+        after = () if result is None else (result,) if isinstance(result, Record) else tuple(result)
         holds = self._holds[index]
-        skipped = found is record and holds is not None and not holds(record)
+        skipped = result is record and holds is not None and not holds(record)
         self._visits.append(Visit(index, record, after, skipped))
-        return found
+        return result

@@ -55,8 +55,8 @@ class Folder:
         base = f"{self._root}/{below}".rstrip("/")
         s3 = self._options.on_s3
         chosen = fs.FileSelector(base, True, recursive=True) if s3 else list(_paths(base))
-        found = (self._as_stored(info) for info in self._files.get_file_info(chosen))
-        return sorted((one for one in found if one), key=lambda one: one.name)
+        stored = (self._as_stored(info) for info in self._files.get_file_info(chosen))
+        return sorted((one for one in stored if one), key=lambda one: one.name)
 
     def check(self) -> None:
         """Raises OSError where the bucket is missing or may not be seen.
@@ -89,7 +89,6 @@ class Folder:
         return content
 
     def open(self, name: str) -> Any:
-        """A file to read from, at any place."""
         return self._files.open_input_file(self._path(name))
 
     def create(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the errors of a disk and of an S3 store mean for the run."""
+"""Meanings of the errors of a disk and of an S3 store for the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest may say about a folder of files: where it is, and how its S3 store is reached."""
+"""Options for a folder of files: where it is, and how its S3 store is reached."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class FilesConnection(Connector):
     @classmethod
     def _folder(cls, value: str) -> str:
         parts = value.removeprefix(_S3).strip("/").split("/")
-        named = all(part not in ("", ".", "..") for part in parts)
-        if not named or not (value.startswith((_S3, "/")) and len(parts) > value.startswith(_S3)):
+        is_path = all(part not in ("", ".", "..") for part in parts)
+        if not is_path or not (value.startswith((_S3, "/")) and len(parts) > value.startswith(_S3)):
             raise ValueError("must be s3://bucket/prefix or an absolute path such as /data/orders")
         if not value.startswith(_S3) and not within_root(value):
             raise ValueError(outside("the folder"))
@@ -65,8 +65,8 @@ class FilesConnection(Connector):
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks use the store that the driver's environment names: theirs is another one."""
         state = super().__getstate__()
-        known = {"s3_endpoint": self.endpoint, "s3_region": self.region}
-        return state | {"__dict__": state["__dict__"] | known}
+        resolved = {"s3_endpoint": self.endpoint, "s3_region": self.region}
+        return state | {"__dict__": state["__dict__"] | resolved}
 
     @property
     def on_s3(self) -> bool:
@@ -80,12 +80,12 @@ class FilesConnection(Connector):
 
     @property
     def endpoint(self) -> str | None:
-        """As declared, else as the environment says; None for that of AWS."""
+        """The endpoint as declared, else as the environment says; None for that of AWS."""
         return self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT")
 
     @property
     def region(self) -> str | None:
-        """As declared, else as the environment says."""
+        """The region as declared, else as the environment says."""
         return self.s3_region or os.environ.get("AWS_REGION")
 
     @property
@@ -132,7 +132,7 @@ class FilesSourceOptions(FilesConnection, Source):
 
 
 class FilesSinkOptions(FilesConnection, Sink):
-    """How files are written."""
+    """Options for writing files."""
 
     compression: Compression = "none"
     """How files are compressed; their names end in `.jsonl`, `.jsonl.gz` or `.jsonl.zst`."""

@@ -27,7 +27,7 @@ def with_host(value: str, example: str) -> str:
     return value.rstrip("/")
 
 
-def given_address(value: str, option: str, example: str) -> str:
+def clean_address(value: str, option: str, example: str) -> str:
     """An address as clients take it: without spaces and newlines around it.
 
     Called whenever a client is made, with all secrets in place: only what a manifest says itself
@@ -41,10 +41,10 @@ def given_address(value: str, option: str, example: str) -> str:
     Raises:
         PermanentError: the value of the Secret is not an address.
     """
-    found = value.strip()
+    address = value.strip()
     with of_secret(option):
-        check_address(found, example)
-    return found
+        check_address(address, example)
+    return address
 
 
 def host_slug(address: str, *more: str | None) -> str:

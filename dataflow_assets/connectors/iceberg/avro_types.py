@@ -69,26 +69,26 @@ def columns(schema: AvroSchema) -> list[ice.NestedField]:
 
 
 def _field(schema: AvroSchema, name: str, kind: Schema, *, inside: bool) -> ice.NestedField:
-    found = schema.resolve(kind)
-    nulls = any(map(is_null, found)) if isinstance(found, list) else is_null(found)
+    resolved = schema.resolve(kind)
+    nulls = any(map(is_null, resolved)) if isinstance(resolved, list) else is_null(resolved)
     type_, doc = _column_type(schema, kind, inside=inside)
     return ice.NestedField(NO_ID, name, type_, doc=doc, required=not nulls)
 
 
 def _column_type(schema: AvroSchema, kind: Schema, *, inside: bool) -> Typed:
-    found = schema.resolve(kind)
-    if isinstance(found, list):
-        some = non_null(found)
+    resolved = schema.resolve(kind)
+    if isinstance(resolved, list):
+        some = non_null(resolved)
         if len(some) > 1:
             return ice.StringType(), COMMENTS[Kind.JSON]
         return _column_type(schema, some[0] if some else "null", inside=inside)
-    if isinstance(found, str):
-        return _SIMPLE[found], None
-    if logical_type(found):
-        return _logical(found, inside=inside)
-    if found["type"] == "fixed":
-        return (ice.BinaryType() if inside else ice.FixedType(found["size"])), None
-    return _compound(schema, found) or (ice.StringType(), COMMENTS[Kind.JSON])
+    if isinstance(resolved, str):
+        return _SIMPLE[resolved], None
+    if logical_type(resolved):
+        return _logical(resolved, inside=inside)
+    if resolved["type"] == "fixed":
+        return (ice.BinaryType() if inside else ice.FixedType(resolved["size"])), None
+    return _compound(schema, resolved) or (ice.StringType(), COMMENTS[Kind.JSON])
 
 
 def _logical(found: Any, *, inside: bool) -> Typed:

@@ -54,16 +54,16 @@ class BucketConnection(CatalogConnection):
         if (keys := self._keys) is None:
             return state
         token = SecretStr(keys.session) if keys.session else None
-        known = {
+        resolved = {
             "access_key": SecretStr(keys.access),
             "secret_access_key": SecretStr(keys.secret),
             "session_token": token,
         }
-        return state | {"__dict__": state["__dict__"] | known}
+        return state | {"__dict__": state["__dict__"] | resolved}
 
     @property
     def _keys(self) -> Keys | None:
-        """As they are given, else those of the environment; None: as AWS's own clients find them.
+        """The declared keys, else those of the environment; None: as AWS's own clients find them.
 
         A Spark server runs for longer than a driver, and need not have its environment.
         """
@@ -71,8 +71,8 @@ class BucketConnection(CatalogConnection):
             token = self.session_token.get_secret_value() if self.session_token else None
             access = self.access_key.get_secret_value()
             return Keys(access, self.secret_access_key.get_secret_value(), token)
-        found, secret, token = map(os.environ.get, _KEYS)
-        return Keys(found, secret, token) if found and secret else None
+        access_key, secret, token = map(os.environ.get, _KEYS)
+        return Keys(access_key, secret, token) if access_key and secret else None
 
     @property
     def store(self) -> ObjectStore:
@@ -86,13 +86,13 @@ class BucketConnection(CatalogConnection):
     @override
     def catalog_properties(self) -> dict[str, Any]:
         """PyIceberg's properties of the files; holds secrets."""
-        found = {"warehouse": self.bucket}
+        properties = {"warehouse": self.bucket}
         if not self.on_s3:
-            return found
+            return properties
         if keys := self._keys:
-            found |= {"s3.access-key-id": keys.access, "s3.secret-access-key": keys.secret}
-            found |= {"s3.session-token": keys.session} if keys.session else {}
-        return found | self._file_properties()
+            properties |= {"s3.access-key-id": keys.access, "s3.secret-access-key": keys.secret}
+            properties |= {"s3.session-token": keys.session} if keys.session else {}
+        return properties | self._file_properties()
 
     @override
     def _address(self, namespace: str, table: str) -> Address:

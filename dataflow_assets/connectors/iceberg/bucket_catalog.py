@@ -116,8 +116,8 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         levels = self.identifier_to_tuple(namespace)
         place = self._bucket.location(levels)
         io = self.metadata_files.io(place)
-        known = [one for one in in_folder(io, place) if one.type == fs.FileType.Directory]
-        names = sorted(one.base_name for one in known)
+        folders = [one for one in in_folder(io, place) if one.type == fs.FileType.Directory]
+        names = sorted(one.base_name for one in folders)
         return [(*levels, name) for name in names if in_folder(io, f"{place}/{name}/metadata")]
 
     @override
@@ -135,7 +135,7 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         return Table(name, metadata, path, self.metadata_files.io(metadata.location), self)
 
     def _newest(self, name: Identifier) -> tuple[int, TableMetadata]:
-        found = self.metadata_files.newest(name)
-        if found is None:
+        newest = self.metadata_files.newest(name)
+        if newest is None:
             raise ice.NoSuchTableError(f"{self._bucket.location(name)} holds no table")
-        return found
+        return newest

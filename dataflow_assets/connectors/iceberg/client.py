@@ -96,14 +96,14 @@ class RemoteFiles(PyArrowFileIO):
     """
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
-        known = [(k, str(v)) for k, v in self.properties.items() if k.startswith(_FILES)]
-        key = (os.getpid(), scheme, netloc, *sorted(known))
+        settings = [(k, str(v)) for k, v in self.properties.items() if k.startswith(_FILES)]
+        key = (os.getpid(), scheme, netloc, *sorted(settings))
         with _sharing:
-            found = _stores.pop(key, None) or super()._initialize_fs(scheme, netloc)
-            _stores[key] = found  # the one used last comes last
+            store = _stores.pop(key, None) or super()._initialize_fs(scheme, netloc)
+            _stores[key] = store  # the one used last comes last
             for unused in [*_stores][:-STORES]:
                 del _stores[unused]
-        return found
+        return store
 
     def _initialize_local_fs(self) -> NoReturn:
         raise PermanentError(
@@ -141,24 +141,26 @@ class BoundedCatalog(TableCatalog, RestCatalog):
 
         What the manifest says of the object store wins over what the catalog hands out.
         """
-        given = {**properties, **self._store, **REMOTE_FILES}
+        options = {**properties, **self._store, **REMOTE_FILES}
         if ACCESS_KEY in self._store:
-            given = {k: v for k, v in given.items() if "session-token" not in k}  # of other keys
-        return super()._load_file_io(given, location)
+            options = {
+                k: v for k, v in options.items() if "session-token" not in k
+            }  # of other keys
+        return super()._load_file_io(options, location)
 
     @override
     def first(self, identifier: Identifier, metadata: TableMetadata) -> Table:
-        """By a commit that asserts that there is no table: `createTable` gives fields new ids."""
+        """Creates the table by a commit; `createTable` gives fields new ids."""
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(self, identifier, io, metadata.location)
         new = Table(identifier, metadata, "", io, self)
         try:
-            found = self.commit_table(new, (AssertCreate(),), new_tables.creating(metadata))
+            response = self.commit_table(new, (AssertCreate(),), new_tables.creating(metadata))
         except ice.CommitFailedException as error:
             raise ice.TableAlreadyExistsError(str(error)) from error
-        made = Table(identifier, found.metadata, found.metadata_location, io, self)
-        new_tables.check_made(self, made, metadata)
-        return made
+        table = Table(identifier, response.metadata, response.metadata_location, io, self)
+        new_tables.check_created(self, table, metadata)
+        return table
 
 
 @dataclass(frozen=True)
@@ -188,9 +190,9 @@ class NessieCatalog(BoundedCatalog):
         """
         io = self._load_file_io(self.properties, metadata.location)
         new_tables.check_free(self, identifier, io, metadata.location)
-        made: Table = self.register_table(identifier, new_tables.write_metadata(io, metadata))
-        new_tables.check_made(self, made, metadata)
-        return made
+        table: Table = self.register_table(identifier, new_tables.write_metadata(io, metadata))
+        new_tables.check_created(self, table, metadata)
+        return table
 
     @override
     def begin(self, table: Table) -> Table:
@@ -202,7 +204,12 @@ class NessieCatalog(BoundedCatalog):
         for _ in range(CONFLICTS):
             if table.metadata.current_snapshot_id is not None:
                 return table
-            fixed = self._at_head().load_table(table.name())
+            branch = self._nessie.branch
+            head = self._ask(f"api/v2/trees/{quote(branch, safe='')}", {})["reference"]["hash"]
+            there = self._nessie.model_copy(update={"branch": f"{branch}@{head}"})
+            fixed = NessieCatalog("dataflow", there, **there.catalog_properties()).load_table(
+                table.name()
+            )
             fixed.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"  # in memory only
             if fixed.metadata.current_snapshot_id is None:
                 with (
@@ -214,22 +221,15 @@ class NessieCatalog(BoundedCatalog):
             table = self.load_table(table.name())
         raise TransientError(f"table {'.'.join(table.name())} gets no first snapshot")
 
-    def _at_head(self) -> NessieCatalog:
-        """The catalog on the commit that the branch is at."""
-        branch = self._nessie.branch
-        head = self._ask(f"api/v2/trees/{quote(branch, safe='')}", {})["reference"]["hash"]
-        there = self._nessie.model_copy(update={"branch": f"{branch}@{head}"})
-        return NessieCatalog("dataflow", there, **there.catalog_properties())
-
     def commits(self, identifier: Identifier) -> Iterator[TableCommit]:
         """The commits that changed the table, the newest first, back to the one that made it."""
-        wanted = [*identifier]
+        key = [*identifier]
         path = f"trees/{quote(self._nessie.branch, safe='')}/history"
         page: dict[str, Any] = {"hasMore": True}
         while page["hasMore"]:
             page = self._ask(f"api/v2/{path}", _log_query(identifier, page.get("token")))
             for entry in page["logEntries"]:
-                changed = [one for one in entry["operations"] if one["key"]["elements"] == wanted]
+                changed = [one for one in entry["operations"] if one["key"]["elements"] == key]
                 if any(one["type"] == "DELETE" for one in changed):
                     return
                 for one in changed:
@@ -244,10 +244,10 @@ class NessieCatalog(BoundedCatalog):
         *levels, name = identifier
         reference = f"{self._nessie.branch}@{commit.hash}"
         place = f"namespaces/{quote(LEVELS.join(levels), safe='')}/tables/{quote(name, safe='')}"
-        found = self._ask(
+        answer = self._ask(
             f"iceberg/v1/{quote(self._nessie.prefix_of(reference), safe='')}/{place}", {}
         )
-        metadata = TableMetadataUtil.parse_obj(found["metadata"])
+        metadata = TableMetadataUtil.parse_obj(answer["metadata"])
         snapshot = metadata.snapshot_by_id(commit.snapshot)
         if snapshot is None:
             raise TransientError(f"Nessie shows no snapshot {commit.snapshot} at {commit.hash}")
@@ -273,12 +273,12 @@ def connect(settings: CatalogConnection, what: str = "reach the catalog of") -> 
     """A catalog that answers, or has just done so. Raises TransientError or PermanentError."""
     properties = settings.catalog_properties()
     key = (os.getpid(), repr(sorted(properties.items())))
-    found = _catalogs.get(key)
-    if found is None or time.monotonic() - found.connected_at > SHARED_SECONDS:
+    catalog = _catalogs.get(key)
+    if catalog is None or time.monotonic() - catalog.connected_at > SHARED_SECONDS:
         with translate_errors(settings, what):
-            found = _catalog(settings, properties)
-        _catalogs[key] = found
-    return found
+            catalog = _catalog(settings, properties)
+        _catalogs[key] = catalog
+    return catalog
 
 
 def _log_query(identifier: Identifier, token: str | None) -> dict[str, Any]:

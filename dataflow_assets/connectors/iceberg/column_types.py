@@ -54,8 +54,8 @@ class _IcebergTokens:
 
     def take(self, *wanted: str) -> str:
         if wanted and self.next not in wanted:
-            found = self.next or "its end"
-            raise ValueError(f"the type {self.text!r} has {found!r} where {wanted[0]!r} belongs")
+            token = self.next or "its end"
+            raise ValueError(f"the type {self.text!r} has {token!r} where {wanted[0]!r} belongs")
         return self._left.pop(0) if self._left else ""
 
     def number(self) -> int:
@@ -116,9 +116,9 @@ def _not_null(tokens: _IcebergTokens) -> bool:
 
 
 def _numbers(tokens: _IcebergTokens, count: int) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for sign in ("(", ",")[:count]:
         tokens.take(sign, "[") if sign == "(" else tokens.take(sign)
-        found.append(tokens.number())
+        numbers.append(tokens.number())
     tokens.take(")", "]")
-    return found
+    return numbers

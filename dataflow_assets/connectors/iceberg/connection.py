@@ -1,4 +1,4 @@
-"""How to reach a table behind a REST catalog, and its files: what every such catalog has.
+"""Connection to a table behind a REST catalog, and to its files: what every such catalog has.
 
 The declared part, without network. Which catalog it is, and where, is in `rest` and `nessie`.
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.addresses import check_address, given_address, host_slug
+from dataflow_assets.connectors.iceberg.addresses import check_address, clean_address, host_slug
 from dataflow_assets.connectors.iceberg.credentials import CREDENTIALS, BasicAuth
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
@@ -103,10 +103,18 @@ class CatalogConnection(Connector):
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
         for name in ("namespace", "table"):
-            yield from self._lacking(name)
+            yield from self._missing_option(name)
         yield from self._one_of_two("oauth2_client_id", "oauth2_client_secret")
         yield from self._one_of_two("access_key", "secret_access_key")
-        yield from self._unauthentic()
+        if self._is_set("bearer_token") and self._is_set("oauth2_client_id"):
+            yield "bearerToken and oauth2ClientID exclude each other"
+        if self.authentication_type == "BEARER" and not self._is_set("bearer_token"):
+            yield "authenticationType BEARER needs bearerToken or tokenSecretRef"
+        if self.authentication_type == "OAUTH2" and not self._is_set("oauth2_client_id"):
+            yield ("authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret")
+        basic = self.basic_auth is not None and self.basic_auth.complete
+        if self.authentication_type == "BASIC" and not basic:
+            yield "authenticationType BASIC needs basicAuth with username and password"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
@@ -117,19 +125,19 @@ class CatalogConnection(Connector):
         yield from self._without_effect()
         if self._authenticates and is_plain(getattr(self, self.at)):
             yield self.at, IN_CLEAR
-        if self._given("oauth2_client_id") and is_plain(self.oauth2_server_uri or ""):
+        if self._is_set("oauth2_client_id") and is_plain(self.oauth2_server_uri or ""):
             yield "oauth2_server_uri", IN_CLEAR
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
         """Credentials that are not sent, and keys of a client that is not there."""
         sent = self._credentials_key
-        said = f"is not sent: {sent} is" if sent else "is not sent: authenticationType is NONE"
+        reason = f"is not sent: {sent} is" if sent else "is not sent: authenticationType is NONE"
         basic = self.basic_auth
         whole = basic is None or basic.complete  # else another note says what is missing
         for key, names in CREDENTIALS.items():
             if key != sent and (key != "basicAuth" or whole):
-                yield from ((name, said) for name in names)
-        if not self._given("oauth2_client_id"):
+                yield from ((name, reason) for name in names)
+        if not self._is_set("oauth2_client_id"):
             for name in ("oauth2_server_uri", "oauth2_server_uri_secret_ref", "oauth2_scope"):
                 yield name, "has no effect without oauth2ClientID"
 
@@ -137,70 +145,54 @@ class CatalogConnection(Connector):
     def _credentials_key(self) -> str:
         """The key of the credentials that are sent; empty where none are."""
         kind, basic = self.authentication_type, self.basic_auth
-        if self._given("bearer_token") and kind in ("AUTO", "BEARER"):
+        if self._is_set("bearer_token") and kind in ("AUTO", "BEARER"):
             return "bearerToken"
-        if self._given("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
+        if self._is_set("oauth2_client_id") and kind in ("AUTO", "OAUTH2"):
             return "oauth2ClientID"
         return "basicAuth" if basic and basic.complete and kind in ("AUTO", "BASIC") else ""
 
     def __getstate__(self) -> dict[Any, Any]:
         """Tasks read by the store that the driver's environment names: theirs is another one."""
         state = super().__getstate__()
-        known = {"s3_endpoint": self.store_endpoint, "s3_region": self._region}
-        return state | {"__dict__": state["__dict__"] | known}
+        resolved = {"s3_endpoint": self.store_endpoint, "s3_region": self._region}
+        return state | {"__dict__": state["__dict__"] | resolved}
 
     @property
     def token_endpoint(self) -> str:
         """Returns where tokens are fetched, if there is a client for them; secrets are in place."""
-        if not self._given("oauth2_server_uri"):
+        if not self._is_set("oauth2_server_uri"):
             return f"{self.catalog}/v1/oauth/tokens"
-        return given_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
-
-    @property
-    def _sends_in_clear(self) -> bool:
-        tokens = self._given("oauth2_client_id") and is_plain(self.token_endpoint)
-        return self._authenticates and (is_plain(self.catalog) or tokens)
+        return clean_address(self.oauth2_server_uri or "", "oauth2ServerURI", _ENDPOINT)
 
     @property
     def _authenticates(self) -> bool:
         basic = self.basic_auth is not None and self.basic_auth.complete
-        known = basic or self._given("bearer_token") or self._given("oauth2_client_id")
-        return known and self.authentication_type != "NONE"
+        has_credentials = basic or self._is_set("bearer_token") or self._is_set("oauth2_client_id")
+        return has_credentials and self.authentication_type != "NONE"
 
     @property
     def store_endpoint(self) -> str | None:
-        """As declared, else as the environment says; None for that of AWS."""
+        """The endpoint as declared, else as the environment says; None for that of AWS."""
         return self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT")
 
     @property
     def _region(self) -> str | None:
         return self.s3_region or os.environ.get("AWS_REGION")
 
-    def _given(self, name: str) -> bool:
+    def _is_set(self, name: str) -> bool:
         if name == "bearer_token":
             return bool(self.bearer_token or self.token_secret_ref)
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
 
-    def _lacking(self, name: str) -> Iterator[str]:
-        if not self._given(name):
+    def _missing_option(self, name: str) -> Iterator[str]:
+        if not self._is_set(name):
             alias = type(self).model_fields[name].alias
             yield f"{alias} is required: set {alias} or {alias}SecretRef"
 
     def _one_of_two(self, one: str, other: str) -> Iterator[str]:
-        if self._given(one) != self._given(other):
+        if self._is_set(one) != self._is_set(other):
             names = [type(self).model_fields[name].alias for name in (one, other)]
             yield f"{names[0]} and {names[1]} belong together: set both or none"
-
-    def _unauthentic(self) -> Iterator[str]:
-        if self._given("bearer_token") and self._given("oauth2_client_id"):
-            yield "bearerToken and oauth2ClientID exclude each other"
-        if self.authentication_type == "BEARER" and not self._given("bearer_token"):
-            yield "authenticationType BEARER needs bearerToken or tokenSecretRef"
-        if self.authentication_type == "OAUTH2" and not self._given("oauth2_client_id"):
-            yield ("authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret")
-        basic = self.basic_auth is not None and self.basic_auth.complete
-        if self.authentication_type == "BASIC" and not basic:
-            yield "authenticationType BASIC needs basicAuth with username and password"
 
     @property
     @abstractmethod
@@ -229,7 +221,8 @@ class CatalogConnection(Connector):
 
     def catalog_properties(self) -> dict[str, Any]:
         """PyIceberg's properties; holds secrets, so it goes nowhere but to PyIceberg."""
-        if self._sends_in_clear:
+        tokens = self._is_set("oauth2_client_id") and is_plain(self.token_endpoint)
+        if self._authenticates and (is_plain(self.catalog) or tokens):
             warn_in_clear(f"catalog {host_slug(self.catalog, self.warehouse)}")
         warehouse = {"warehouse": self.warehouse} if self.warehouse else {}
         place = {"uri": self.catalog, **warehouse}
@@ -270,11 +263,13 @@ class CatalogConnection(Connector):
 
     def _file_properties(self) -> dict[str, str]:
         keys = {"s3.access-key-id": "access_key", "s3.secret-access-key": "secret_access_key"}
-        given = {key: self._credential(name) for key, name in keys.items() if self._given(name)}
+        credentials = {
+            key: self._credential(name) for key, name in keys.items() if self._is_set(name)
+        }
         values = {
             "s3.endpoint": self.store_endpoint,
             "s3.region": self._region,
-            **given,
+            **credentials,
             "s3.force-virtual-addressing": str(not self.s3_path_style_access),
             "s3.connect-timeout": "10",
             "s3.request-timeout": "60",
@@ -291,6 +286,6 @@ def _declared_credential(value: SecretStr | str | None, option: str) -> str:
 
     Without one the flow would ask as somebody else, or as nobody.
     """
-    if not (found := _text(value)):
+    if not (text := _text(value)):
         raise PermanentError(f"{option}: its Secret is empty")
-    return found
+    return text

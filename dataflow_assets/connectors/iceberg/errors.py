@@ -1,4 +1,4 @@
-"""What the errors of the catalog and of the object store mean for the run."""
+"""Meanings of the errors of the catalog and of the object store for the run."""
 
 from __future__ import annotations
 
@@ -135,8 +135,10 @@ def unknown_reference(nessie: NessieConnection, path: str) -> PermanentError:
 
 
 def _no_answer(error: RequestException) -> str:
-    asked = urlsplit(str(error.request.url or "")) if error.request else None
-    who = f" from {asked.hostname}:{asked.port or _PORTS.get(asked.scheme)}" if asked else ""
+    address = urlsplit(str(error.request.url or "")) if error.request else None
+    who = (
+        f" from {address.hostname}:{address.port or _PORTS.get(address.scheme)}" if address else ""
+    )
     return (
         f"no answer{who}: {cause(error)}; check that a server runs there, and that the manifest "
         "has the address of the catalog"

@@ -1,4 +1,4 @@
-"""What readers that know the folder of a table alone look for, of a table that a catalog keeps.
+"""A hint for readers that know only the folder of a table that a catalog keeps.
 
 `metadata/version-hint.text` names a copy of the newest metadata beside it: where a catalog keeps
 its own, and under which name, is its affair.
@@ -32,28 +32,22 @@ def leave(table: Table) -> None:
     """
     try:
         for _ in range(_ROUNDS):
-            _write_both(table)
+            at = f"{table.location()}/metadata"
+            name = f"{COPY}{table.metadata.next_sequence_number() % _COPIES:02}"
+            text = table.metadata.model_dump_json(exclude_none=True)
+            _write(table, f"{at}/{name}.metadata.json", text)
+            _write(table, f"{at}/{HINT}", name)
             newest = table.catalog.load_table(table.name())
-            if _same(table, newest):
+            if (
+                table.metadata_location == newest.metadata_location
+                or table.metadata == newest.metadata
+            ):
                 return
             table = newest
     except (*LOST, ice.RESTError, *GONE) as error:
         log.warning("%s: its %s is late: %s", table.location(), HINT, error)
     else:
         log.warning("%s: its %s is late: others commit all the time", table.location(), HINT)
-
-
-def _same(one: Table, other: Table) -> bool:
-    """Not by the sequence number: a column that is added leaves that as it is."""
-    return one.metadata_location == other.metadata_location or one.metadata == other.metadata
-
-
-def _write_both(table: Table) -> None:
-    at = f"{table.location()}/metadata"
-    name = f"{COPY}{table.metadata.next_sequence_number() % _COPIES:02}"
-    text = table.metadata.model_dump_json(exclude_none=True)
-    _write(table, f"{at}/{name}.metadata.json", text)
-    _write(table, f"{at}/{HINT}", name)
 
 
 def _write(table: Table, path: str, text: str) -> None:

@@ -69,20 +69,20 @@ def columns(schema: JsonSchemaNode) -> list[ice.NestedField]:
 
 def _members(node: JsonSchemaNode, path: str, inside: Inside) -> list[ice.NestedField]:
     required = node.schema.get("required", ())
-    found = []
+    fields = []
     for name, one in node.schema["properties"].items():
         if not name or "." in name:
             raise ValueError(f"property {path}{name}: the name of a column has no point in it")
         field = _field(node.inner(one), name, path, (*inside, node.schema))
         needed = field.required and name in required
-        found.append(field.model_copy(update={"required": needed}))
-    return found
+        fields.append(field.model_copy(update={"required": needed}))
+    return fields
 
 
 def _field(node: JsonSchemaNode, name: str, path: str, inside: Inside) -> ice.NestedField:
     place = f"{path}{name}"
-    kinds, found = _kinds(node, f"property {place}")
-    type_, doc = _column_type(kinds - {"null"}, found, place, inside)
+    kinds, resolved = _kinds(node, f"property {place}")
+    type_, doc = _column_type(kinds - {"null"}, resolved, place, inside)
     return ice.NestedField(NO_ID, name, type_, doc=doc, required="null" not in kinds)
 
 
@@ -108,8 +108,8 @@ def _object(node: JsonSchemaNode, path: str, inside: Inside) -> Typed | None:
     value = _element(node, "additionalProperties", "value", path, inside)
     if value is None:
         return None
-    given = (ice.StringType(), NO_ID, value.field_type)
-    return ice.MapType(NO_ID, *given, value_required=value.required), None
+    key_and_value = (ice.StringType(), NO_ID, value.field_type)
+    return ice.MapType(NO_ID, *key_and_value, value_required=value.required), None
 
 
 def _array(node: JsonSchemaNode, path: str, inside: Inside) -> Typed | None:
@@ -125,26 +125,26 @@ def _element(
     one = node.schema.get(key)
     if not isinstance(one, dict):
         return None
-    found = _field(node.inner(one), name, f"{path}.", (*inside, node.schema))
-    return None if found.doc else found
+    field = _field(node.inner(one), name, f"{path}.", (*inside, node.schema))
+    return None if field.doc else field
 
 
 def _kinds(node: JsonSchemaNode, where: str) -> tuple[frozenset[str], JsonSchemaNode]:
     """The JSON types of a schema's values, and the schema that says more about them."""
     node = _resolve(node, where)
-    found = node.schema if isinstance(node.schema, dict) else {}
-    key = "anyOf" if "anyOf" in found else "oneOf"
-    if key not in found or {"type", "properties"} & found.keys():
-        kinds = _of_one(found)
-        _check_listed(node, kinds, found, where)
+    keywords = node.schema if isinstance(node.schema, dict) else {}
+    key = "anyOf" if "anyOf" in keywords else "oneOf"
+    if key not in keywords or {"type", "properties"} & keywords.keys():
+        kinds = _of_one(keywords)
+        _check_listed(node, kinds, keywords, where)
         return kinds, node
     # One that is not null says more about the values; of several nothing but their types is known.
-    known = [_kinds(_choice(node, one, key, where), where) for one in found[key]]
-    filled = [inner for one, inner in known if one != {"null"}]
-    kinds = frozenset().union(*(one for one, _ in known))
+    choices = [_kinds(_choice(node, one, key, where), where) for one in keywords[key]]
+    filled = [inner for one, inner in choices if one != {"null"}]
+    kinds = frozenset().union(*(one for one, _ in choices))
     if len(filled) != 1:
         return kinds, node
-    beside = replace(node, schema={name: one for name, one in found.items() if name != key})
+    beside = replace(node, schema={name: one for name, one in keywords.items() if name != key})
     _check_listed(beside, kinds, filled[0].schema, where)
     return kinds, filled[0]
 
@@ -167,9 +167,9 @@ def _names(node: JsonSchemaNode, where: str) -> set[str]:
     node = _follow(node, where)
     if not isinstance(node.schema, dict):
         return set()
-    found = {*node.schema.get("properties", ()), *node.schema.get("patternProperties", ())}
+    properties = {*node.schema.get("properties", ()), *node.schema.get("patternProperties", ())}
     parts = [_choice(node, part, key, where) for key, part in _parts(node.schema)]
-    return found.union(*(_names(part, where) for part in parts))
+    return properties.union(*(_names(part, where) for part in parts))
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -198,12 +198,14 @@ def _follow(node: JsonSchemaNode, where: str) -> JsonSchemaNode:
 
 
 def _resolve(node: JsonSchemaNode, where: str) -> JsonSchemaNode:
-    found = _follow(node, where)
-    if found.schema is False:
+    resolved = _follow(node, where)
+    if resolved.schema is False:
         raise ValueError(f"{where}: the schema false allows no value")
-    if isinstance(found.schema, dict) and (wrong := [k for k in _SHAPING if k in found.schema]):
+    if isinstance(resolved.schema, dict) and (
+        wrong := [k for k in _SHAPING if k in resolved.schema]
+    ):
         raise ValueError(f"{where}: {wrong[0]} has no columns: list all properties")
-    return found
+    return resolved
 
 
 def _of_one(found: Mapping[str, Any]) -> frozenset[str]:

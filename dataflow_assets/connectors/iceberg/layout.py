@@ -1,4 +1,4 @@
-"""How a table that is made lays out its rows, as a manifest says it: `bucket(16, id)`, `id desc`.
+"""Layout of rows in a new table, as a manifest says it: `bucket(16, id)`, `id desc`.
 
 Parsed without PyIceberg, so that checking a manifest stays quick.
 """
@@ -56,16 +56,16 @@ class IcebergOrder:
 
 def parse_term(text: str) -> Term:
     """The transform that the text names. Raises ValueError with what is allowed."""
-    found = _TERM.fullmatch(text)
-    if found is None:
+    match = _TERM.fullmatch(text)
+    if match is None:
         raise ValueError(f"cannot read {text!r}; write {_EXAMPLES}")
-    if found["bare"]:
-        return Term(_unquote(found["bare"]))
-    name = found["name"].lower()
+    if match["bare"]:
+        return Term(_unquote(match["bare"]))
+    name = match["name"].lower()
     name = name[:-1] if name in ("years", "months", "days", "hours") else name
     if name not in TRANSFORMS:
         raise ValueError(f"{text!r}: unknown transform {name!r}; write {_EXAMPLES}")
-    return Term(_unquote(found["inner"]), name, _number(text, name, found["number"]))
+    return Term(_unquote(match["inner"]), name, _number(text, name, match["number"]))
 
 
 def _unquote(column: str) -> str:
@@ -87,12 +87,12 @@ def _number(text: str, name: str, digits: str | None) -> int | None:
 
 def parse_order(text: str) -> IcebergOrder:
     """The column and its direction. Nulls come first when ascending, last when descending."""
-    found = _ORDER.fullmatch(text)
-    if found is None:
+    match = _ORDER.fullmatch(text)
+    if match is None:
         raise ValueError(
             f"cannot read {text!r}; write a column, then asc or desc, then nulls first or nulls "
             "last, like `created_at desc nulls last`; a name with spaces is put in backticks"
         )
-    descending = (found["way"] or "asc").lower() == "desc"
-    first = not descending if found["nulls"] is None else found["nulls"].lower() == "first"
-    return IcebergOrder(_unquote(found["column"]), descending, first)
+    descending = (match["way"] or "asc").lower() == "desc"
+    first = not descending if match["nulls"] is None else match["nulls"].lower() == "first"
+    return IcebergOrder(_unquote(match["column"]), descending, first)

@@ -38,7 +38,7 @@ _JUMPS = 1_000  # from an emptied file to the one that it names
 
 
 class MetadataFiles:
-    """Those of all tables below one bucket and prefix, as one catalog sees them.
+    """Metadata files of all tables below one bucket and prefix, as one catalog sees them.
 
     Used on the driver. Threads may share it: what it remembers is only where to begin to look.
     """
@@ -53,18 +53,18 @@ class MetadataFiles:
         Goes from the newest that is known, hinted at or listed, number by number to the last one.
         Raises PermanentError where the newest file cannot be read, or is another program's.
         """
-        known = self._known.get(name)
-        found = self._follow(name, known[0] + 1 if known else self._hinted_number(name), known)
-        if found is None and (listed := self._highest_number(name)):
-            found = self._follow(name, listed, None)
-            if found is None:
+        cached = self._known.get(name)
+        latest = self._follow(name, cached[0] + 1 if cached else self._hinted_number(name), cached)
+        if latest is None and (listed := self._highest_number(name)):
+            latest = self._follow(name, listed, None)
+            if latest is None:
                 raise PermanentError(
                     f"{self.path(name, listed)} cannot be read, and is the newest metadata file "
                     "of a table: restore the file, or move its folder away and begin again"
                 )
-        if found is not None:
-            self._known[name] = found
-        return found
+        if latest is not None:
+            self._known[name] = latest
+        return latest
 
     def read(self, name: Identifier, number: int) -> bytes | None:
         """The content of a numbered file; None where the number is free."""
@@ -78,12 +78,12 @@ class MetadataFiles:
         text = metadata.model_dump_json(by_alias=True, exclude_none=True).encode()
         path = self.path(name, number)
         if self._bucket.on_s3:
-            made = put_new(self._bucket.store, path[len(S3) :], text)
+            is_new = put_new(self._bucket.store, path[len(S3) :], text)
         else:
-            made = _link(path, text)
-        if made:
+            is_new = _link(path, text)
+        if is_new:
             self._known[name] = number, metadata
-        return made
+        return is_new
 
     def announce(self, name: Identifier, number: int) -> None:
         """Writes the number for readers by path, and into the oldest file for late drivers.
@@ -98,7 +98,6 @@ class MetadataFiles:
             log.warning("%s: its %s is late: %s", self._bucket.location(name), HINT, error)
 
     def path(self, name: Identifier, number: int) -> str:
-        """Returns where the file of a number is."""
         return f"{self._folder(name)}/v{number}.metadata.json"
 
     def io(self, location: str) -> FileIO:
@@ -134,7 +133,7 @@ class MetadataFiles:
         """
         folder = self._folder(name)
         names = [one.base_name for one in in_folder(self.io(folder), folder)]
-        numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, names) if found]
+        numbers = [int(match[1]) for match in map(_NUMBERED.fullmatch, names) if match]
         foreign = [one for one in names if one.endswith(_METADATA)]
         if foreign and not numbers:
             raise PermanentError(
@@ -148,7 +147,7 @@ class MetadataFiles:
             return file.read()
 
     def _hint(self, name: Identifier, number: int) -> None:
-        """Of drivers that write the hint at the same time the last one leaves the newest number.
+        """Writes the hint; of drivers that write at once the last one leaves the newest number.
 
         Each looks behind its own writing whether there is a newer one.
         """
@@ -179,14 +178,14 @@ def in_folder(io: FileIO, url: str) -> list[fs.FileInfo]:
     scheme, host, path = io.parse_location(url, io.properties)
     selector = fs.FileSelector(path, allow_not_found=True)
     system = io.fs_by_scheme(scheme, host)
-    found: list[fs.FileInfo]
+    infos: list[fs.FileInfo]
     try:
-        found = system.get_file_info(selector)
+        infos = system.get_file_info(selector)
     except FileNotFoundError:
         # Somebody has made the folder after Arrow had not found it, and before it looked again
         # whether there is none.
-        found = system.get_file_info(selector)
-    return found
+        infos = system.get_file_info(selector)
+    return infos
 
 
 def _local(path: str) -> Path:
@@ -213,7 +212,7 @@ def _write_unfinished(path: str, content: bytes) -> Path:
     """A durable file under a name that no reader looks for."""
     folder = _local(path).parent
     make_folder(folder)
-    found = folder / f".{uuid.uuid4().hex}"
-    found.write_bytes(content)
-    sync(found)
-    return found
+    unfinished = folder / f".{uuid.uuid4().hex}"
+    unfinished.write_bytes(content)
+    sync(unfinished)
+    return unfinished

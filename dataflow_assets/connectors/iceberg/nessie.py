@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.addresses import (
-    given_address,
+    clean_address,
     host_slug,
     slug,
     with_host,
@@ -39,9 +39,9 @@ another one."""
 
 def _check_name(table: str) -> None:
     """Raises ValueError where Nessie would take a part of the name for a reference."""
-    if found := _OF_REFERENCES.search(table):
+    if match := _OF_REFERENCES.search(table):
         raise ValueError(
-            f"must not have `{found[0]}`: Nessie would take what follows for a branch, a tag "
+            f"must not have `{match[0]}`: Nessie would take what follows for a branch, a tag "
             "or a time; name the branch or tag with the option branch"
         )
 
@@ -104,8 +104,8 @@ class NessieConnection(CatalogConnection):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        yield from self._lacking("base_url")
-        if self._given("oauth2_client_id") and not self._given("oauth2_server_uri"):
+        yield from self._missing_option("base_url")
+        if self._is_set("oauth2_client_id") and not self._is_set("oauth2_server_uri"):
             yield ("oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own")
 
     @property
@@ -120,7 +120,7 @@ class NessieConnection(CatalogConnection):
     @property
     def server(self) -> str:
         """The server's address, secrets in place. PermanentError where a Secret has none."""
-        return given_address(self.base_url, "baseURL", _EXAMPLE).rstrip("/")
+        return clean_address(self.base_url, "baseURL", _EXAMPLE).rstrip("/")
 
     @property
     @override
@@ -129,7 +129,7 @@ class NessieConnection(CatalogConnection):
         return f"{self.server}/iceberg/{quote(self.prefix_of(self.branch), safe='')}"
 
     def prefix_of(self, reference: str) -> str:
-        """How Nessie's Iceberg REST catalog is asked for the tables of a branch, tag or commit."""
+        """The prefix under which Nessie's Iceberg REST catalog has a branch, a tag or a commit."""
         return f"{reference}|{self.warehouse}" if self.warehouse else reference
 
     @override
@@ -145,8 +145,8 @@ class NessieConnection(CatalogConnection):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if found := _OF_THE_API.search(self.base_url):
-            yield "base_url", f"must be written without {found[0]}, which is added: nothing answers"
+        if match := _OF_THE_API.search(self.base_url):
+            yield "base_url", f"must be written without {match[0]}, which is added: nothing answers"
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:

@@ -83,7 +83,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata) -> str:
     return path
 
 
-def check_made(catalog: TableCatalog, made: Table, metadata: TableMetadata) -> None:
+def check_created(catalog: TableCatalog, made: Table, metadata: TableMetadata) -> None:
     """Looks whether a catalog has made a table as it was to be made.
 
     Args:

@@ -32,7 +32,7 @@ _NO_QUERY = (
 
 
 class TableSourceOptions(CatalogConnection, Source):
-    """What a manifest says about a source."""
+    """Options of a source that reads a table."""
 
     poll_interval: int = Field(10, ge=1)
     """The shortest time between two looks at the catalog, in seconds."""
@@ -119,7 +119,7 @@ class IcebergDeclared:
 
 
 class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
-    """What a manifest says about a sink."""
+    """Options of a sink that writes a table."""
 
     batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)
     """Rows per flush."""
@@ -191,7 +191,7 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
 
     @property
     def keeps_itself(self) -> bool:
-        """Whether the flow itself merges small files, expires snapshots and deletes leftovers."""
+        """True where the flow merges small files, expires snapshots and deletes leftovers."""
         return self.maintenance == "auto"
 
     @property
@@ -201,7 +201,7 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
 
     @property
     def declared(self) -> IcebergDeclared | None:
-        """How the table is made and changed; None where its columns come from the records."""
+        """The declaration of the table; None where its columns come from the records."""
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""What rows of raw tables are as messages.
+"""Rows of raw tables as messages.
 
 | columns | message |
 |---|---|
@@ -46,7 +46,7 @@ def _wrap(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     keys = _keys(names)
     fields = [batch.schema.field(name).with_name(keys[name]) for name in names]
     columns = [batch.column(name) for name in names]
-    told = [field for field in batch.schema if is_beside(field)]
+    metadata = [field for field in batch.schema if is_beside(field)]
     marked = [
         field.with_metadata({**(field.metadata or {}), Note.METADATA: field.name.encode()})
         for field in fields
@@ -56,10 +56,10 @@ def _wrap(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         Kind.JSON.field("value"),
         pa.field(WHOLE, pa.struct(fields)),
         *(field.with_name(reserved(f"column {field.name}")) for field in marked),
-        *told,
+        *metadata,
     ]
     whole = pa.StructArray.from_arrays(columns, fields=fields)
-    arrays = [values, whole, *columns, *(batch.column(field.name) for field in told)]
+    arrays = [values, whole, *columns, *(batch.column(field.name) for field in metadata)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema))
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.addresses import (
-    given_address,
+    clean_address,
     host_slug,
     slug,
     with_host,
@@ -43,12 +43,12 @@ class RestConnection(CatalogConnection):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        yield from self._lacking("catalog_uri")
+        yield from self._missing_option("catalog_uri")
 
     @property
     @override
     def catalog(self) -> str:
-        return given_address(self.catalog_uri, "catalogURI", _EXAMPLE).rstrip("/")
+        return clean_address(self.catalog_uri, "catalogURI", _EXAMPLE).rstrip("/")
 
     @override
     def catalog_properties(self) -> dict[str, Any]:

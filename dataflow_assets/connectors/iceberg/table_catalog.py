@@ -1,4 +1,4 @@
-"""What the connector asks of a catalog, whatever kind it is."""
+"""The connector's questions to a catalog, whatever kind it is."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class TableCatalog(Catalog, ABC):
     def table(self, identifier: Identifier) -> Table | None:
         """The table as it is now; None where it or its namespace is missing."""
         with suppress(*GONE):
-            found: Table = self.load_table(identifier)
-            return found
+            loaded: Table = self.load_table(identifier)
+            return loaded
         return None
 
     def make(

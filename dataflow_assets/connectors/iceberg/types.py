@@ -107,8 +107,8 @@ def row_schema(schema: Schema) -> pa.Schema:
 
 def file_schema(schema: Schema, names: Iterable[str]) -> pa.Schema:
     """The columns as they stand in the file: with field ids."""
-    wanted = set(names)
-    return pa.schema([_FILES.field(column) for column in schema.fields if column.name in wanted])
+    chosen = set(names)
+    return pa.schema([_FILES.field(column) for column in schema.fields if column.name in chosen])
 
 
 def table_schema(columns: Iterable[pa.Field]) -> Schema:

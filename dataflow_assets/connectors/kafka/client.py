@@ -23,8 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.consumer_group import KafkaCommitted, KafkaGroup
 from dataflow_assets.connectors.kafka.consumer_groups import KafkaGroups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, raise_if_lost, settles, translate
@@ -38,7 +38,7 @@ EARLIEST: Place = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT = 8.0  # seconds for one question
-STEP = 0.2  # seconds between two looks at what the client complains of
+STEP = 0.2  # seconds between two looks at the errors of the client
 PATIENCE = 2.0  # seconds in which a topic just made, or a leader just chosen, settles
 LOADING = 10.0  # seconds in which a coordinator has read what its groups have stored
 
@@ -53,7 +53,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class KafkaBounds:
-    """By partition: its first offset, its end, and how often it has had another leader by now."""
+    """Bounds by partition: first offset, end, and how often it has had another leader."""
 
     lows: dict[int, int]
     ends: dict[int, int]
@@ -85,19 +85,19 @@ class KafkaBroker:
     def is_denied(self) -> bool:
         """Returns whether the client's login was refused: it would try again by itself."""
         self._hear()
-        return self._complaints.is_denied
+        return self._client_errors.is_denied
 
     @property
-    def _complaints(self) -> Complaints:
-        return self._client.complaints
+    def _client_errors(self) -> ClientErrors:
+        return self._client.client_errors
 
     def topic(self, patience: float = PATIENCE) -> Topic:
         def ask() -> Topic:
-            asked = self.admin.describe_topics(
+            futures = self.admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=TIMEOUT
             )
-            found = self.wait_for(asked[self.name])
-            return Topic(str(found.topic_id), len(found.partitions))
+            description = self.wait_for(futures[self.name])
+            return Topic(str(description.topic_id), len(description.partitions))
 
         return self._patiently("describing the topic", ask, patience)
 
@@ -118,15 +118,16 @@ class KafkaBroker:
         """
 
         def ask() -> dict[str, str]:
-            asked = self.admin.describe_topics(
+            futures = self.admin.describe_topics(
                 TopicCollection(list(topics)), request_timeout=TIMEOUT
             )
-            return {name: str(found) for name, one in asked.items() if (found := self._id(one))}
+            return {
+                name: str(topic_id) for name, one in futures.items() if (topic_id := self._id(one))
+            }
 
         return self._patiently("describing topics such as", ask, PATIENCE)
 
     def about(self, topic: str) -> Self:
-        """The same connection, to be asked about another topic."""
         other = copy(self)
         vars(other).update(name=topic, _groups=None, _client=self._client)
         return other
@@ -136,8 +137,8 @@ class KafkaBroker:
 
         The latest offset of `committed` records lies before the first open transaction.
         """
-        asked = self._partitions(topic)
-        return self._list_offsets(asked, wanted, committed=committed) if asked else []
+        partitions = self._partitions(topic)
+        return self._list_offsets(partitions, wanted, committed=committed) if partitions else []
 
     def bounds(self, topic: Topic) -> KafkaBounds:
         """Returns where each partition begins and ends for readers of committed records."""
@@ -152,8 +153,8 @@ class KafkaBroker:
     def _list_offsets(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
     ) -> list[list[int]]:
-        found = self._ask_offsets(partitions, wanted, committed=committed)
-        return [[one.offset for one in answer] for answer in found]
+        answers = self._ask_offsets(partitions, wanted, committed=committed)
+        return [[one.offset for one in answer] for answer in answers]
 
     def _ask_offsets(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
@@ -161,23 +162,22 @@ class KafkaBroker:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask() -> list[list[ListOffsetsResultInfo]]:
-            asked = [
+            futures = [
                 self.admin.list_offsets(
                     dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
                 )
                 for spec in wanted
             ]
-            return [self._in_order(answer) for answer in asked]
+            return [self._in_order(answer) for answer in futures]
 
         return self._patiently("listing offsets", ask, PATIENCE)
 
     def committed_offsets(self, group: str, topic: Topic) -> dict[int, KafkaCommitted]:
-        """Returns what the group has committed, by partition."""
-        with closing(KafkaGroup(self._client.settings, group)) as asked:
+        with closing(KafkaGroup(self._client.settings, group)) as client:
             partitions = range(topic.partitions)
             return self._patiently(
                 f"reading the offsets of group {group} for",
-                lambda: asked.committed_offsets(self.name, partitions, TIMEOUT),
+                lambda: client.committed_offsets(self.name, partitions, TIMEOUT),
                 LOADING,
             )
 
@@ -189,9 +189,9 @@ class KafkaBroker:
         self.committed_offsets(group, topic)
 
         def ask() -> list[str]:
-            asked = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT)
-            found = self.wait_for(asked[group]).members
-            return [f"{one.client_id} at {one.host.lstrip('/')}" for one in found]
+            futures = self.admin.describe_consumer_groups([group], request_timeout=TIMEOUT)
+            members = self.wait_for(futures[group]).members
+            return [f"{one.client_id} at {one.host.lstrip('/')}" for one in members]
 
         return self._patiently(f"looking for members of group {group}", ask, PATIENCE)
 
@@ -227,7 +227,7 @@ class KafkaBroker:
                     raise self.meaning(what, error) from error
                 time.sleep(0.1)
             else:
-                self.content()
+                self.note_answer()
                 return answer
 
     def meaning(self, what: str, error: Exception) -> DataflowError:
@@ -239,19 +239,19 @@ class KafkaBroker:
                 f"correct topic{self.probably()}"
             )
         where = f"kafka {self.bootstrap}: {what} {self.name}"
-        return self._complaints.explain(translate(error, where, self._complaints.last))
+        return self._client_errors.explain(translate(error, where, self._client_errors.last))
 
     def probably(self) -> str:
         """The name that was probably meant, for the end of a message: nothing, or a clause."""
         return suggestion(self._client.alike(self.name))
 
-    def content(self) -> None:
-        """The cluster has answered: what the client complained of before is over."""
+    def note_answer(self) -> None:
+        """The cluster has answered: errors of before are over."""
         self._hear()
-        self._complaints.forget()
+        self._client_errors.forget()
 
     def _hear(self) -> None:
-        """Lets the client call back; it keeps its complaints until it is asked."""
+        """Lets the client call back; it keeps its errors until it is asked."""
         self.admin.poll(0)
 
     def wait_for(self, asked: Future[Any], deadline: float | None = None) -> Any:
@@ -264,17 +264,17 @@ class KafkaBroker:
             try:
                 answer = asked.result(min(STEP, max(0.0, deadline - time.monotonic())))
             except FutureTimeout:
-                self.insist()
+                self.raise_if_refused()
                 if time.monotonic() >= deadline:
                     raise
             else:
                 raise_if_lost(answer)
                 return answer
 
-    def insist(self) -> None:
+    def raise_if_refused(self) -> None:
         """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
         self._hear()
-        if (refusal := self._complaints.refusal()) is not None:
+        if (refusal := self._client_errors.refusal()) is not None:
             raise refusal
 
     def _id(self, asked: Future[Any]) -> Any:
@@ -286,5 +286,5 @@ class KafkaBroker:
             raise
 
     def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
-        found = {partition.partition: self.wait_for(answer) for partition, answer in asked.items()}
-        return [found[number] for number in sorted(found)]
+        infos = {partition.partition: self.wait_for(answer) for partition, answer in asked.items()}
+        return [infos[number] for number in sorted(infos)]

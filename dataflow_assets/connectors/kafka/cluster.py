@@ -17,7 +17,10 @@ _VERIFY = "enable.ssl.certificate.verification"
 
 @dataclass(frozen=True)
 class Cluster:
-    """How clients reach a cluster, and as whom. Whoever has an equal one may share a connection."""
+    """Address of a cluster, and credentials for it.
+
+    Whoever has an equal one may share a connection.
+    """
 
     bootstrap: str
     """The brokers, as `host:port,host:port`: what people are shown."""
@@ -28,12 +31,10 @@ class Cluster:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Returns what each client of the cluster is given."""
         return {"bootstrap.servers": self.bootstrap, **dict(self.security)}
 
     @property
     def plain(self) -> bool:
-        """Returns whether there is neither encryption nor authentication."""
         return not self.security
 
 
@@ -52,10 +53,10 @@ def security(protocol: str, tls: Material | None, sasl: Mapping[str, str] | None
     """
     if protocol == "PLAINTEXT":
         return ()
-    found = {"security.protocol": protocol.lower()}
+    settings = {"security.protocol": protocol.lower()}
     if tls is not None:
-        found |= {name: text for key, name in _TLS.items() if (text := getattr(tls, key))}
-        found |= {} if tls.verify else {_VERIFY: "false"}
+        settings |= {name: text for key, name in _TLS.items() if (text := getattr(tls, key))}
+        settings |= {} if tls.verify else {_VERIFY: "false"}
     if sasl is not None:
-        found |= {f"sasl.{key}": value for key, value in sasl.items()}
-    return tuple(sorted(found.items()))
+        settings |= {f"sasl.{key}": value for key, value in sasl.items()}
+    return tuple(sorted(settings.items()))

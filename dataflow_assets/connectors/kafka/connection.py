@@ -1,4 +1,4 @@
-"""How to reach a Kafka topic: the declared part, shared by source and sink, without network."""
+"""Options of the connection to a Kafka topic: the declared part, without network."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Sasl(Spec):
     def settings(self) -> dict[str, str]:
         """Mechanism, user name and password. Raises PermanentError where a secret is empty."""
         password = self.password.get_secret_value() if self.password else ""
-        found = {"username": self.username or "", "password": password}
-        for name in (name for name, value in found.items() if not value):
+        credentials = {"username": self.username or "", "password": password}
+        for name in (name for name, value in credentials.items() if not value):
             raise PermanentError(f"sasl.{name} is required, and its secret is empty")
-        return {"mechanism": self.mechanism.upper(), **found}
+        return {"mechanism": self.mechanism.upper(), **credentials}
 
 
 class KafkaConnection(Connector):
@@ -150,7 +150,10 @@ class KafkaConnection(Connector):
             )
 
     def cluster(self) -> Cluster:
-        """How clients reach the brokers. Raises PermanentError for broken secrets and files."""
+        """Address of the brokers, and credentials for them.
+
+        Raises PermanentError for broken secrets and files.
+        """
         if not NAME.fullmatch(self.topic):
             raise PermanentError(
                 "the secret of topicSecretRef must hold the name of a topic: letters a-z, digits, "
@@ -169,14 +172,14 @@ class KafkaConnection(Connector):
 
 def _matrix(protocol: str, blocks: Mapping[str, Spec | None]) -> Iterator[str]:
     needed = {"SSL": "tls", "SASL": "sasl"}
-    wanted = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
-    for key in (key for key, block in blocks.items() if block is not None and key not in wanted):
+    needs = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
+    for key in (key for key, block in blocks.items() if block is not None and key not in needs):
         yield f"securityProtocol: {protocol} forbids the block {key}; leave one of them out"
-    missing = [key for key in wanted if blocks[key] is None]
+    missing = [key for key in needs if blocks[key] is None]
     if missing:
-        named = f"block{'s' * (len(missing) - 1)} {' and '.join(missing)}"
+        missing_blocks = f"block{'s' * (len(missing) - 1)} {' and '.join(missing)}"
         add = "it" if len(missing) == 1 else "them"
-        yield f"securityProtocol: {protocol} requires the {named}; add {add}"
+        yield f"securityProtocol: {protocol} requires the {missing_blocks}; add {add}"
 
 
 def _slug(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a consumer group has stored for topics, asked by a client that never joins it.
+"""Stored offsets of a consumer group, asked for by a client that never joins it.
 
 A consumer asks, not the admin client: where the group's coordinator is not ready yet, librdkafka
 handles the admin client's answer as a group's and ends the process with a segmentation fault.
@@ -34,7 +34,7 @@ _UNKNOWN = -1  # the protocol's epoch of a leader that nobody has told
 
 @dataclass(frozen=True)
 class KafkaCommitted:
-    """What a consumer group has stored for one partition."""
+    """A consumer group's entry for one partition."""
 
     offset: int
     metadata: str
@@ -64,18 +64,18 @@ class KafkaGroup:
                 offset, the flow would read it from its beginning. A missing right is one of its
                 own: nobody answers then, and librdkafka would ask for ever.
         """
-        asked = [TopicPartition(topic, number) for number in partitions]
+        places = [TopicPartition(topic, number) for number in partitions]
         try:
-            found = self._answer(asked, REFUSED_SECONDS)
+            answers = self._answer(places, REFUSED_SECONDS)
         except KafkaException as error:
             if code(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - so it is called
                 raise
-            found = self._answer(asked, seconds)
-        for failed in (one.error for one in found if one.error is not None):
+            answers = self._answer(places, seconds)
+        for failed in (one.error for one in answers if one.error is not None):
             raise KafkaException(failed)
         return {
             one.partition: KafkaCommitted(one.offset, one.metadata or "", _epoch(one))
-            for one in found
+            for one in answers
             if one.offset >= 0
         }
 
@@ -110,7 +110,7 @@ class KafkaGroup:
         self._consumer.close()
 
     def waits_for(self, topic: str) -> bool:
-        """Whether answers about a topic are still on their way; serves those that have come."""
+        """True while answers about a topic are on their way; serves those that have come."""
         self._consumer.poll(0)
         return self._awaited[topic] > 0
 

@@ -37,10 +37,10 @@ class KafkaGroups:
         """Returns those of the cluster; `settings` are those of a client of it."""
         with cls._joining:
             key = os.getpid(), cluster
-            found = cls._open.get(key) or cls(cluster, settings)
-            cls._open[key] = found
-            found.users += 1
-            return found
+            groups = cls._open.get(key) or cls(cluster, settings)
+            cls._open[key] = groups
+            groups.users += 1
+            return groups
 
     def leave(self, topic: str) -> None:
         """Waits a while for answers about the topic; the last one who leaves closes all."""
@@ -65,8 +65,8 @@ class KafkaGroups:
     ) -> None:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
         with self._lock:  # who is closed is out of the dictionary first
-            known = self._groups.pop(group, None)
-            self._groups[group] = known or KafkaGroup(self._settings, group, self._refusals)
+            open_group = self._groups.pop(group, None)
+            self._groups[group] = open_group or KafkaGroup(self._settings, group, self._refusals)
             self._groups[group].commit(topic, offsets, mark, epochs)
             over = [*self._groups][:-MOST]
             unused = [self._groups.pop(name) for name in over]

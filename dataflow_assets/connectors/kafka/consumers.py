@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.errors import DataflowError, TransientError
 
@@ -57,9 +57,9 @@ class Consumers:
         """Returns those of the cluster with these settings; whoever joins has to leave."""
         key = os.getpid(), cluster, *sorted(settings.items())
         with cls._lock:
-            found = cls._open.setdefault(key, cls(key, cluster, settings))
-            found.users += 1
-            return found
+            consumers = cls._open.setdefault(key, cls(key, cluster, settings))
+            consumers.users += 1
+            return consumers
 
     def leave(self) -> None:
         """The last one who leaves closes them."""
@@ -116,8 +116,8 @@ class Introduced:
     """
 
     def __init__(self, cluster: Cluster, settings: Mapping[str, Any]) -> None:
-        self._complaints = Complaints(cluster)
-        own = {"error_cb": self._complaints.hear}
+        self._client_errors = ClientErrors(cluster)
+        own = {"error_cb": self._client_errors.hear}
         self.consumer = Consumer(CLIENT | dict(settings) | cluster.settings | own)
         self._met: dict[str, float] = {}
 
@@ -125,18 +125,18 @@ class Introduced:
     def is_denied(self) -> bool:
         """Returns whether its login was refused since it was used last; only for one that waits."""
         self.consumer.poll(0)  # lets it call back
-        return self._complaints.is_denied
+        return self._client_errors.is_denied
 
     def note_answer(self) -> None:
         """The cluster has answered: what it complained of before is over."""
-        self._complaints.forget()
+        self._client_errors.forget()
 
     def refusal(self, error: BaseException) -> DataflowError | None:
-        """What is behind an error: the cluster refuses the consumer; None where it does not."""
+        """The cause of an error: the cluster refuses the consumer; None where it does not."""
         if not isinstance(error, TransientError):
             return None
-        found = self._complaints.explain(error)
-        return None if found is error else found
+        meaning = self._client_errors.explain(error)
+        return None if meaning is error else meaning
 
     def meet(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the topics known; what is wrong with one of them its reader finds out."""

@@ -27,7 +27,7 @@ BROKERS_OWN = -1  # the broker's default for partitions and for replicas
 
 @dataclass(frozen=True)
 class KafkaRules:
-    """What a topic takes: bytes of a batch of records, and whether every record needs a key."""
+    """Limits of a topic: bytes of a batch of records, and whether every record needs a key."""
 
     most_bytes: int
     compacted: bool
@@ -42,8 +42,8 @@ def _most(settings: Mapping[str, str | None], way: str) -> int | None:
     if settings.get("message.timestamp.type") == "LogAppendTime":
         return None
     names = (f"message.timestamp.{way}.max.ms", "message.timestamp.difference.max.ms")
-    found = next((settings[name] for name in names if settings.get(name)), None)
-    return None if found is None else int(found)
+    text = next((settings[name] for name in names if settings.get(name)), None)
+    return None if text is None else int(text)
 
 
 class HiddenTopic(PermanentError):
@@ -64,8 +64,8 @@ class TopicAdmin(KafkaBroker):
         return self.topic()
 
     def _listing(self) -> Mapping[str, object]:
-        found: ClusterMetadata = self._patiently("looking for", self._list, 0)
-        return found.topics
+        metadata: ClusterMetadata = self._patiently("looking for", self._list, 0)
+        return metadata.topics
 
     def _list(self) -> ClusterMetadata:
         """In steps: the client is asked in between whether the cluster refuses it."""
@@ -74,15 +74,15 @@ class TopicAdmin(KafkaBroker):
             try:
                 return self.admin.list_topics(timeout=LIST_SECONDS)
             except KafkaException:
-                self.insist()
+                self.raise_if_refused()
                 if time.monotonic() >= deadline:
                     raise
 
     def _raise_if_hidden(self) -> None:
         """A topic that this client may not see is not listed: HiddenTopic says so."""
-        asked = self.admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT)
+        futures = self.admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT)
         try:
-            self.wait_for(asked[self.name])
+            self.wait_for(futures[self.name])
         except KafkaException as error:
             if code(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise HiddenTopic(str(self.meaning("looking for", error))) from error
@@ -114,24 +114,23 @@ class TopicAdmin(KafkaBroker):
             time.sleep(0.05)
 
     def rules(self) -> KafkaRules:
-        """Returns what the topic takes, by its configuration."""
-        asked = ConfigResource(ResourceType.TOPIC, self.name)
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
 
         def ask() -> KafkaRules:
-            (answer,) = self.admin.describe_configs([asked], request_timeout=TIMEOUT).values()
-            found = {name: entry.value for name, entry in answer.result(TIMEOUT + 1).items()}
-            policies = (found.get("cleanup.policy") or "delete").split(",")
-            most = int(found.get("max.message.bytes") or 1_048_588)
-            before, after = (_most(found, way) for way in ("before", "after"))
+            (answer,) = self.admin.describe_configs([resource], request_timeout=TIMEOUT).values()
+            settings = {name: entry.value for name, entry in answer.result(TIMEOUT + 1).items()}
+            policies = (settings.get("cleanup.policy") or "delete").split(",")
+            most = int(settings.get("max.message.bytes") or 1_048_588)
+            before, after = (_most(settings, way) for way in ("before", "after"))
             return KafkaRules(most, "compact" in policies, "delete" in policies, before, after)
 
         return self._patiently("reading the configuration of", ask, PATIENCE)
 
     def highs(self, partitions: Iterable[int]) -> dict[int, int]:
         """The next offset of each of these partitions, whether a transaction is open or not."""
-        asked = [TopicPartition(self.name, number) for number in sorted(partitions)]
-        (found,) = self._list_offsets(asked, [LATEST], committed=False) if asked else [[]]
-        return {place.partition: high for place, high in zip(asked, found, strict=True)}
+        places = [TopicPartition(self.name, number) for number in sorted(partitions)]
+        (answers,) = self._list_offsets(places, [LATEST], committed=False) if places else [[]]
+        return {place.partition: high for place, high in zip(places, answers, strict=True)}
 
     def empty(self, below: Mapping[int, int]) -> None:
         """Takes out all records below these offsets; may be repeated."""
@@ -151,8 +150,8 @@ class TopicAdmin(KafkaBroker):
             try:
                 answer.result(TIMEOUT + 1)
             except KafkaException as error:
-                known = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS}
-                if error.args[0].code() not in known:
+                ignored = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS}
+                if error.args[0].code() not in ignored:
                     raise
 
         self._patiently(what, run, PATIENCE)

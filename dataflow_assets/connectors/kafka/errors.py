@@ -1,4 +1,4 @@
-"""What an error of Kafka's client means for the run, judged by its code."""
+"""Meanings of the errors of Kafka's client for the run, judged by their codes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _FRAME = re.compile(r"^(?:\w+://)?\S+?/\S+?: | \(after \d+ms in state \w+.*\)$")
 
 
 def is_of_the_group(error: KafkaError | None) -> bool:
-    """Whether it is about the group of a consumer that joins none: it reads all the same."""
+    """True for errors about the group of a consumer that joins none: it reads all the same."""
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
@@ -109,7 +109,9 @@ def settles(error: Exception) -> bool:
 
 
 def translate(error: Exception, what: str, complaint: str) -> DataflowError:
-    """The same for the engine. `complaint`: what the client complained of meanwhile, if anything.
+    """Translates errors into the engine's.
+
+    `complaint`: what the client complained of meanwhile, if anything.
 
     `what`: what was asked, with the brokers and the topic.
     """
@@ -119,17 +121,13 @@ def translate(error: Exception, what: str, complaint: str) -> DataflowError:
 
 
 def meaning(error: KafkaError, what: str, complaint: str = "") -> DataflowError:
-    """The same for an error that comes with a message or an answer."""
+    """Meaning of an error that comes with a message or an answer."""
     if error.code() in _SILENT:
         return TransientError(_silence(what, complaint))
-    sentence = _sentence(what, error.str(), complaint)
+    sentence = f"{what}: {error.str()}" + (f" ({complaint})" if complaint else "")
     if error.code() in _ADVICE:
         return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
     return PermanentError(sentence) if error.code() in _PERMANENT else TransientError(sentence)
-
-
-def _sentence(what: str, reason: str, complaint: str) -> str:
-    return f"{what}: {reason}" + (f" ({complaint})" if complaint else "")
 
 
 def _silence(what: str, complaint: str) -> str:

@@ -15,13 +15,13 @@ _OPTIONS = handshake.Options(
 
 
 def trouble(cluster: Cluster, complaint: str) -> str:
-    """What a person must change about certificates or names, as a clause; empty for nothing.
+    """A clause on what must change about certificates or names; empty where nothing must.
 
     `complaint`: the client's own words, which name the broker.
     """
     for host, port in _brokers(cluster, complaint):
-        if found := handshake.trouble(cluster.tls or Material(), (host, port), _OPTIONS):
-            return f"broker {host}:{port}: {found}"
+        if reason := handshake.trouble(cluster.tls or Material(), (host, port), _OPTIONS):
+            return f"broker {host}:{port}: {reason}"
     return ""
 
 
@@ -37,7 +37,7 @@ def encrypts(cluster: Cluster, complaint: str) -> str:
 
 
 def _brokers(cluster: Cluster, complaint: str) -> list[tuple[str, int]]:
-    named = _BROKER.search(complaint)
-    brokers = [":".join(named.groups())] if named else cluster.bootstrap.split(",")
+    match = _BROKER.search(complaint)
+    brokers = [":".join(match.groups())] if match else cluster.bootstrap.split(",")
     pairs = (broker.rpartition(":") for broker in brokers)
     return [(host.strip("[]"), int(port)) for host, _, port in pairs]

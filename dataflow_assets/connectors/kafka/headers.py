@@ -36,8 +36,8 @@ def headers(message: Message) -> list[Header]:
 
 
 def _list(message: Message) -> list[Header]:
-    found: Any = _client_headers(message)
-    return list(found or ())
+    pairs: Any = _client_headers(message)
+    return list(pairs or ())
 
 
 def _is_broken(one: Header) -> bool:
@@ -45,8 +45,8 @@ def _is_broken(one: Header) -> bool:
 
 
 def _name(error: BaseException) -> str:
-    found = [each.object for each in _chain(error) if isinstance(each, UnicodeDecodeError)]
-    return found[-1].decode("utf-8", "replace") if found else UNREADABLE
+    names = [each.object for each in _chain(error) if isinstance(each, UnicodeDecodeError)]
+    return names[-1].decode("utf-8", "replace") if names else UNREADABLE
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -41,7 +41,7 @@ _FETCH_BOUNDS = {
 
 
 class KafkaSourceOptions(KafkaConnection, FormattedSource):
-    """What a manifest says about a source."""
+    """Options of a source that reads a topic."""
 
     consumer_group: str = Field(default="dataflow-operator", min_length=1)
     """A new flow starts at the offsets that another program has committed for this group. The flow
@@ -89,9 +89,9 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
             begin: where a flow without a checkpoint begins, instead of `startingOffsets`.
             end: where the flow ends for ever.
         """
-        found = self.model_copy()
-        found._values, found._begin, found._end = values, begin, end  # noqa: SLF001
-        return found
+        copy = self.model_copy()
+        copy._values, copy._begin, copy._end = values, begin, end  # noqa: SLF001
+        return copy
 
     @property
     def values(self) -> ValueReader | None:
@@ -122,7 +122,7 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
         return super().cluster()
 
     def fetch_settings(self) -> dict[str, int]:
-        """What the declaration says about fetches, as librdkafka's settings and in their bounds."""
+        """Declared bounds of fetches as librdkafka's settings, inside of its limits."""
         wait, read = self.consumer_max_wait, self.net_read_timeout
         declared = {
             "fetch.wait.max.ms": milliseconds(wait) if wait else None,
@@ -131,9 +131,9 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
             "fetch.max.bytes": self.fetch_max_bytes,
             "fetch.message.max.bytes": self.max_partition_fetch_bytes,
         }
-        given = {name: value for name, value in declared.items() if value is not None}
-        bounds = {name: _FETCH_BOUNDS[name] for name in given}
-        return {n: min(max(given[n], least), most) for n, (least, most) in bounds.items()}
+        settings = {name: value for name, value in declared.items() if value is not None}
+        bounds = {name: _FETCH_BOUNDS[name] for name in settings}
+        return {n: min(max(settings[n], least), most) for n, (least, most) in bounds.items()}
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -148,7 +148,7 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
 
 
 class KafkaSinkOptions(KafkaConnection, FormattedSink):
-    """What a manifest says about a sink."""
+    """Options of a sink that writes a topic."""
 
     required_acks: Annotated[Literal["all", "local", "none"], Hint(_ALL)] = "all"
     """Who must have a record before it counts as written."""
@@ -217,9 +217,9 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
             "keyTemplate": self.key_template,
             "conflictKey": self.conflict_key,
         }
-        given = [name for name, value in keys.items() if value]
-        if len(given) > 1:
-            yield f"{given[1]}: {' and '.join(given)} exclude each other: keep one"
+        filled = [name for name, value in keys.items() if value]
+        if len(filled) > 1:
+            yield f"{filled[1]}: {' and '.join(filled)} exclude each other: keep one"
 
     @property
     @override
@@ -233,9 +233,9 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
 
     def writing(self, values: ValueWriter) -> Self:
         """Returns this sink with values that only a manifest language describes: no option can."""
-        found = self.model_copy()
-        found._values = values  # noqa: SLF001
-        return found
+        copy = self.model_copy()
+        copy._values = values  # noqa: SLF001
+        return copy
 
     @property
     def values(self) -> ValueWriter | None:
@@ -254,7 +254,6 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
         return f"{self.topic}.rejected"
 
     def producer_settings(self) -> dict[str, Any]:
-        """Returns what the declaration says about the producer."""
         return {
             "compression.type": self.compression,
             "max.in.flight.requests.per.connection": min(self.max_open_requests, 5),

@@ -54,8 +54,8 @@ class Peek:
     @contextmanager
     def _reading(self, places: Mapping[Where, int]) -> Iterator[Consumer]:
         assert self._consumers is not None, "closed"  # noqa: S101 - a mistake of ours
-        wanted = [TopicPartition(*where, offset) for where, offset in places.items()]
-        with self._consumers.assign(wanted) as consumer:
+        partitions = [TopicPartition(*where, offset) for where, offset in places.items()]
+        with self._consumers.assign(partitions) as consumer:
             yield consumer
 
     def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[KafkaSeen]]:
@@ -63,11 +63,11 @@ class Peek:
 
         A partition that has not answered in time is left out.
         """
-        found = self.look_at(self._places(positions), seconds)
-        return {partition: records for (_, partition), records in found.items()}
+        seen = self.look_at(self._places(positions), seconds)
+        return {partition: records for (_, partition), records in seen.items()}
 
     def look_at(self, places: Mapping[Where, int], seconds: float) -> dict[Where, list[KafkaSeen]]:
-        """The same for any topics of the cluster, all of them together."""
+        """Looks at any topics of the cluster, all of them together."""
         if not places:
             return {}
         with self._reading(places) as consumer:
@@ -75,12 +75,12 @@ class Peek:
 
     def read(self, positions: Mapping[int, int], most: int) -> dict[int, list[Message]]:
         """At most `most` whole records from each position on; fewer where the log ends."""
-        found: dict[int, list[Message]] = {partition: [] for partition in positions}
+        by_partition: dict[int, list[Message]] = {partition: [] for partition in positions}
         if not positions or most < 1:
-            return found
+            return by_partition
         with self._reading(self._places(positions)) as consumer:
-            self._fill(consumer, found, most)
-        return {partition: messages[:most] for partition, messages in found.items()}
+            self._fill(consumer, by_partition, most)
+        return {partition: messages[:most] for partition, messages in by_partition.items()}
 
     def records(
         self, partition: int, first: int = OFFSET_BEGINNING, last: int | None = None
@@ -116,8 +116,8 @@ class Peek:
     def _answers(self, consumer: Consumer) -> Iterator[Message]:
         # A message without a value has the length 0, which counts as false.
         while (first := consumer.poll(SILENCE)) is not None:
-            found = [first, *consumer.consume(MOST, 0.002)]
-            yield from (one for one in found if not is_of_the_group(one.error()))
+            messages = [first, *consumer.consume(MOST, 0.002)]
+            yield from (one for one in messages if not is_of_the_group(one.error()))
         raise TransientError(f"{self._where}: no answer for {SILENCE:g} seconds")
 
     def _places(self, positions: Mapping[int, int]) -> dict[Where, int]:
@@ -133,21 +133,21 @@ class Peek:
 def _gather(
     consumer: Consumer, places: Mapping[Where, int], deadline: float
 ) -> dict[Where, list[KafkaSeen]]:
-    found: dict[Where, list[KafkaSeen]] = {where: [] for where in places}
+    seen: dict[Where, list[KafkaSeen]] = {where: [] for where in places}
     awaited = set(places)
     while awaited and (left := deadline - time.monotonic()) > 0:
         first = consumer.poll(left)
         for message in [*([] if first is None else [first]), *consumer.consume(MOST, 0.002)]:
             where, error = (message.topic() or "", _partition(message)), message.error()
             if error is None:
-                found[where].append(KafkaSeen(message.timestamp()[1], len(message)))
+                seen[where].append(KafkaSeen(message.timestamp()[1], len(message)))
             elif error.code() == _OUT_OF_RANGE:
                 where = message.topic() or "", message.partition() or 0
                 consumer.incremental_unassign([TopicPartition(*where)])
                 consumer.incremental_assign([TopicPartition(*where, places[where])])
                 continue
             awaited.discard(where)
-    return {where: records for where, records in found.items() if where not in awaited}
+    return {where: records for where, records in seen.items() if where not in awaited}
 
 
 def _partition(message: Message) -> int:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.shared_client import CLIENT
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
@@ -82,13 +82,13 @@ class KafkaTransaction:
 
     def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, Any]) -> None:
         self._bootstrap, self._name = cluster.bootstrap, name
-        self._complaints, self._refusals = Complaints(cluster), KafkaRefusals()
+        self._client_errors, self._refusals = ClientErrors(cluster), KafkaRefusals()
         self._batches: deque[int] = deque(maxlen=WAITING)
         most = int(settings["transaction.timeout.ms"])
         own = {
             "message.timeout.ms": min(DELIVERY_MS, most),
             "transactional.id": name,
-            "error_cb": self._complaints.hear,
+            "error_cb": self._client_errors.hear,
             "on_delivery": self._refusals.hear,
         }
         self._live: Producer | None
@@ -174,7 +174,7 @@ class KafkaTransaction:
             self._check()
             if time.monotonic() > deadline:
                 silence = f"{self._what('writing')}: nothing moves{self._last_complaint}"
-                raise self._complaints.explain(TransientError(silence))
+                raise self._client_errors.explain(TransientError(silence))
         self._check()
         self._batches.append(count)
 
@@ -194,16 +194,12 @@ class KafkaTransaction:
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._meaning(what, self._refusals.first or error.args[0]) from error
-                self._insist()
+                with suppress(KafkaException):  # a fatal one comes again with the next attempt
+                    self._producer.poll(0)
+                if (refusal := self._client_errors.refusal()) is not None:
+                    raise refusal from error
             else:
                 return
-
-    def _insist(self) -> None:
-        """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
-        with suppress(KafkaException):  # a fatal one comes again with the next attempt
-            self._producer.poll(0)
-        if (refusal := self._complaints.refusal()) is not None:
-            raise refusal
 
     def _guard(self, what: str, ask: Callable[[], Answer]) -> Answer:
         try:
@@ -217,11 +213,11 @@ class KafkaTransaction:
             return Fenced(sentence)
         if error.code() in _ADVICE:
             return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
-        return self._complaints.explain(TransientError(sentence + self._last_complaint))
+        return self._client_errors.explain(TransientError(sentence + self._last_complaint))
 
     def _what(self, what: str) -> str:
         return f"kafka {self._bootstrap}, transactional id {self._name}: {what}"
 
     @property
     def _last_complaint(self) -> str:
-        return f" ({self._complaints.last})" if self._complaints.last else ""
+        return f" ({self._client_errors.last})" if self._client_errors.last else ""

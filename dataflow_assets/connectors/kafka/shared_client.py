@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.errors.likely_names import likely
 from dataflow_assets.secrets.tls import warn_unchecked
 
@@ -40,8 +40,8 @@ class KafkaClient:
     _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], KafkaClient]] = WeakValueDictionary()
 
     def __init__(self, cluster: Cluster) -> None:
-        self.complaints = Complaints(cluster)
-        self.settings = CLIENT | cluster.settings | {"error_cb": self.complaints.hear}
+        self.client_errors = ClientErrors(cluster)
+        self.settings = CLIENT | cluster.settings | {"error_cb": self.client_errors.hear}
         self.admin = AdminClient(self.settings)
         self._names: tuple[float, tuple[str, ...]] = (-LISTED, ())
 
@@ -52,10 +52,10 @@ class KafkaClient:
             warn_unchecked(f"kafka {cluster.bootstrap}")
         key = os.getpid(), cluster
         with cls._lock:
-            found = cls._open.get(key)
-            if found is None:
-                found = cls._open[key] = cls(cluster)
-            return found
+            client = cls._open.get(key)
+            if client is None:
+                client = cls._open[key] = cls(cluster)
+            return client
 
     def alike(self, name: str) -> str | None:
         """The topic that was probably meant by a name that no topic has.
@@ -63,12 +63,9 @@ class KafkaClient:
         Called on the driver once such a name was met: one request within ten seconds, however many
         of them there are. None where no topic is alike, or the cluster does not say.
         """
-        return likely(name, self._topics())
-
-    def _topics(self) -> tuple[str, ...]:
-        asked, names = self._names
-        if time.monotonic() - asked >= LISTED:
+        listed_at, names = self._names
+        if time.monotonic() - listed_at >= LISTED:
             with suppress(KafkaException):
                 names = tuple(self.admin.list_topics(timeout=LIST_SECONDS).topics)
             self._names = time.monotonic(), names
-        return tuple(one for one in names if not one.startswith(_OURS))
+        return likely(name, tuple(one for one in names if not one.startswith(_OURS)))

@@ -40,8 +40,8 @@ Duration = Annotated[str, AfterValidator(_duration), BeforeValidator(_text)]
 
 def moment(text: str) -> datetime:
     """An ISO 8601 date and time; without a zone it is in UTC. ValueError for anything else."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def _with_zone(text: str) -> str:

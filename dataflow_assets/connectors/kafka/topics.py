@@ -27,13 +27,13 @@ def describe(brokers: Sequence[KafkaBroker], patience: float) -> list[Topic | Da
     """Each broker's topic as it is now; one that is not there may come for so many seconds."""
 
     def ask(names: Sequence[str]) -> dict[str, Topic | Exception]:
-        wanted = TopicCollection(list(names))
-        asked = brokers[0].admin.describe_topics(wanted, request_timeout=TIMEOUT)
+        collection = TopicCollection(list(names))
+        futures = brokers[0].admin.describe_topics(collection, request_timeout=TIMEOUT)
         return {
             name: one
             if isinstance(one, Exception)
             else Topic(str(one.topic_id), len(one.partitions))
-            for name, one in _outcomes(brokers[0], asked)
+            for name, one in _outcomes(brokers[0], futures)
         }
 
     return _ask("describing the topic", brokers, ask, patience)
@@ -48,14 +48,14 @@ def offsets(
 
     def ask(names: Sequence[str]) -> dict[str, list[Offsets] | Exception]:
         admin = topics[0][0].admin
-        wanted = [TopicPartition(name, p) for name in names for p in range(sizes[name])]
-        asked = [
+        partitions = [TopicPartition(name, p) for name in names for p in range(sizes[name])]
+        futures = [
             admin.list_offsets(
-                dict.fromkeys(wanted, place), isolation_level=level, request_timeout=TIMEOUT
+                dict.fromkeys(partitions, place), isolation_level=level, request_timeout=TIMEOUT
             )
             for place in places
         ]
-        return _by_topic([dict(_outcomes(topics[0][0], answers)) for answers in asked])
+        return _by_topic([dict(_outcomes(topics[0][0], answers)) for answers in futures])
 
     return _ask("listing offsets", [broker for broker, _ in topics], ask, PATIENCE)
 
@@ -64,15 +64,15 @@ def _by_topic(
     answers: Sequence[Mapping[TopicPartition, Any]],
 ) -> dict[str, list[Offsets] | Exception]:
     """One partition that cannot be told makes its topic one that cannot be told."""
-    found = defaultdict[str, list[Offsets]](lambda: [{} for _ in answers])
+    by_topic = defaultdict[str, list[Offsets]](lambda: [{} for _ in answers])
     failed = dict[str, Exception]()
     for number, listed in enumerate(answers):
         for where, one in listed.items():
             if isinstance(one, Exception):
                 failed[where.topic] = one
             else:
-                found[where.topic][number][where.partition] = one.offset
-    return {**found, **failed}
+                by_topic[where.topic][number][where.partition] = one.offset
+    return {**by_topic, **failed}
 
 
 def _ask(
@@ -85,17 +85,17 @@ def _ask(
     if not brokers:
         return []
     deadline = time.monotonic() + patience
-    found: dict[str, Answer | Exception] = {}
+    answers: dict[str, Answer | Exception] = {}
     left = list(dict.fromkeys(broker.name for broker in brokers))
     while True:
-        found |= ask(left)
-        left = [n for n in left if isinstance(one := found[n], Exception) and settles(one)]
+        answers |= ask(left)
+        left = [n for n in left if isinstance(one := answers[n], Exception) and settles(one)]
         if not left or time.monotonic() >= deadline:
             break
         time.sleep(0.1)
-    if not all(isinstance(one, Exception) for one in found.values()):
-        brokers[0].content()
-    return [_result(what, broker, found[broker.name]) for broker in brokers]
+    if not all(isinstance(one, Exception) for one in answers.values()):
+        brokers[0].note_answer()
+    return [_result(what, broker, answers[broker.name]) for broker in brokers]
 
 
 def _result(what: str, broker: KafkaBroker, answer: Answer | Exception) -> Answer | DataflowError:

@@ -28,8 +28,8 @@ class Outgoing:
     @property
     def size(self) -> int:
         """Its bytes in an uncompressed batch of its own, and a few more."""
-        named = sum(len(name.encode()) + len(value or b"") + 10 for name, value in self.headers)
-        return FRAMING + len(self.value or b"") + len(self.key or b"") + named
+        extra = sum(len(name.encode()) + len(value or b"") + 10 for name, value in self.headers)
+        return FRAMING + len(self.value or b"") + len(self.key or b"") + extra
 
 
 MakeRecord = Callable[[bytes | None, bool], Outgoing]
@@ -48,7 +48,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class End:
-    """Where a flow ends, for ever: what lies behind it is never read."""
+    """A final end of a flow: what lies behind it is never read."""
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     """By partition the first offset that is not read; a partition that is not named is not read."""

@@ -56,12 +56,12 @@ class WarmClients(Generic[Client]):
         """The cluster's client that asks in this way; `made` makes it where there is none."""
         key = os.getpid(), cluster, way
         with self._lock:
-            found = self._kept[key][0] if key in self._kept else made()
-            self._kept[key] = found, time.monotonic()
+            client = self._kept[key][0] if key in self._kept else made()
+            self._kept[key] = client, time.monotonic()
             given_up = [self._kept.pop(one)[0] for one in self._not_needed_beside(key)]
         for one in given_up:
             self._close(one)
-        return found
+        return client
 
     def _not_needed_beside(self, new: _Key) -> list[_Key]:
         now = self._kept[new][1]

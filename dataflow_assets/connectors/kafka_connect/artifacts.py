@@ -73,12 +73,12 @@ class Artifact(Spec):
 
     @property
     def jar(self) -> jars.Jar:
-        found = jars.parse(self.maven, self.sha256)
-        return replace(found, repository=(self.repository or "").rstrip("/"))
+        parsed = jars.parse(self.maven, self.sha256)
+        return replace(parsed, repository=(self.repository or "").rstrip("/"))
 
 
 class ConnectPlaced(NamedTuple):
-    """Where plugins are on this machine. `folders`: of one plugin each; `jars`: of one more."""
+    """Places of plugins on this machine. `folders`: of one plugin each; `jars`: of one more."""
 
     folders: list[str]
     jars: list[str]
@@ -111,7 +111,7 @@ def _file(artifact: Artifact) -> Path:
             f"plugins: {where} does not have {jar.coordinate}: correct the "
             f"coordinates or the repository, {by_hand}"
         ) from None
-    except jars.NotGiven as error:
+    except jars.DownloadRefused as error:
         raise TransientError(
             f"plugins: {jar.coordinate} could not be fetched from {where} "
             f"(HTTP {error.status}): {_advice(error.status)}, {by_hand}"

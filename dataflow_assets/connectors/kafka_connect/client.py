@@ -56,7 +56,7 @@ class HostProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._opened, self._told = threading.Event(), threading.Event()
+        self._opened, self._reported = threading.Event(), threading.Event()
         self._spool, self._failed = "", Event("failed", message="")
         self._quiet, self._heard, self._spoken = 0.0, 0.0, time.monotonic()
         self._patience = _STARTING
@@ -98,7 +98,7 @@ class HostProcess:
                     "ended: see what it has logged, and which call to its source may hang"
                 )
             return
-        self._told.wait(_ENDING)
+        self._reported.wait(_ENDING)
         message = self._failed.message or self._cause_of_death(self._process.returncode)
         # Masked before it is cut: half of a secret would not be found.
         raise HostFailure(self._mask(message)[:_LONGEST], lasting=self._failed.lasting)
@@ -141,7 +141,7 @@ class HostProcess:
         for line in self._process.stdout:
             self._take(decode(line, Event))
         self._log_from_now(())
-        self._told.set()
+        self._reported.set()
 
     def _take(self, event: Event) -> None:
         self._spoken = time.monotonic()
@@ -192,7 +192,7 @@ def order_of(
     spool_id: str,
     position: int,
 ) -> ConnectOrder:
-    """What the host learns of a source with its secrets in place; its artifacts are fetched.
+    """The order to the host for a source with its secrets in place; its artifacts are fetched.
 
     `jars`: of Connect itself.
     `limit`: of a micro-batch. Parts are as large, within bounds that a disk bears.

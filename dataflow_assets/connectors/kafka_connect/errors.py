@@ -1,4 +1,4 @@
-"""What the end of a connector's process means for the run, and what is wrong with a spool."""
+"""Meanings of the end of a connector's process, and of faults of a spool."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def another_part(folder: str, number: int) -> str:
 
 
 def without_state(folder: str) -> str:
-    """What is wrong where parts are there, and nothing says which connector has delivered them."""
+    """A message for a spool whose parts have come from an unknown connector."""
     return (
         f"the spool {folder} has parts and no state.json: records that the connector knows to be "
         "delivered may be in them. Put the whole folder back; or remove it, so that the connector "

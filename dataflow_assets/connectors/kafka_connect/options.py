@@ -1,4 +1,4 @@
-"""What a manifest may say about a connector of Kafka Connect."""
+"""Options of a connector of Kafka Connect."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class KafkaConnectSourceOptions(MessageSource):
     @field_validator("config")
     @classmethod
     def _possible(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        if found := problem(value) or _unresolvable(value):
-            raise ValueError(found)
+        if reason := problem(value) or _unresolvable(value):
+            raise ValueError(reason)
         return value
 
     @property
@@ -126,27 +126,30 @@ class KafkaConnectSourceOptions(MessageSource):
         Raises:
             PermanentError: the credentials are not a JSON object of texts, or name what is refused.
         """
-        given = self._given
-        whole = {"name": self.spool_name, **self.config, **given}
-        if found := problem(given) or _unresolvable(whole, shown_nowhere=given):
-            raise PermanentError(f"credentials: {found}")
+        credentials = self._declared_secrets
+        whole = {"name": self.spool_name, **self.config, **credentials}
+        if reason := problem(credentials) or _unresolvable(whole, shown_nowhere=credentials):
+            raise PermanentError(f"credentials: {reason}")
         return whole
 
     @property
-    def _given(self) -> dict[str, str]:
+    def _declared_secrets(self) -> dict[str, str]:
         return json_texts(self.credentials.get_secret_value()) if self.credentials else {}
 
     @property
     def hidden_values(self) -> frozenset[str]:
         """Values that must be shown nowhere; what references stand for is known in the host."""
-        values = (*self._given.values(), *(self.config[key] for key in self._secret_keys))
+        values = (
+            *self._declared_secrets.values(),
+            *(self.config[key] for key in self._secret_keys),
+        )
         parts = (part for value in values for part in providers.literals(value))
         return frozenset(part for part in parts if is_long_enough(part))
 
     @property
     def hidden_keys(self) -> frozenset[str]:
         """Keys of the configuration whose values must be shown nowhere, whatever they become."""
-        return frozenset((*self._given, *self._secret_keys))
+        return frozenset((*self._declared_secrets, *self._secret_keys))
 
     @property
     def _secret_keys(self) -> list[str]:
@@ -184,14 +187,14 @@ class KafkaConnectSourceOptions(MessageSource):
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
         yield from super().remarks()
-        if found := sorted(self._secret_keys):
-            yield "config", f"{', '.join(found)}: put secrets into credentialsSecretRef"
+        if keys := sorted(self._secret_keys):
+            yield "config", f"{', '.join(keys)}: put secrets into credentialsSecretRef"
 
     @override
     def places_of_secrets(self) -> Iterator[tuple[str, str]]:
         yield from super().places_of_secrets()
         with suppress(PermanentError):
-            for _, place in providers.places({**self.config, **self._given}):
+            for _, place in providers.places({**self.config, **self._declared_secrets}):
                 yield "config", place
 
 
@@ -215,12 +218,12 @@ def _unresolvable(config: Mapping[str, str], shown_nowhere: Container[str] = ())
 def json_texts(text: str) -> dict[str, str]:
     """A JSON object of texts. PermanentError, which shows nothing of it, for anything else."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        document = None
+    if not isinstance(document, dict) or not all(isinstance(one, str) for one in document.values()):
         raise PermanentError("the secret of credentialsSecretRef must hold a JSON object of texts")
-    return found
+    return document
 
 
 def _below_root(path: str) -> str:

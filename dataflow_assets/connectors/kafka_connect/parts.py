@@ -29,11 +29,11 @@ class ConnectPart(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, name: str) -> ConnectPart | None:
         """Returns what the name of a file says; None for other files."""
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             return None
-        number, task, rows, size, still_open = map(int, found.groups()[:5])
-        return cls(number, task, rows, size, bool(still_open), found[6])
+        number, task, rows, size, still_open = map(int, match.groups()[:5])
+        return cls(number, task, rows, size, bool(still_open), match[6])
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class ConnectPart(msgspec.Struct, frozen=True, order=True):
 
 
 def still_open(parts: Sequence[ConnectPart]) -> list[ConnectPart]:
-    """Behind which their tasks have sealed nothing that a connector can go on behind."""
+    """Parts after which no resumable offset has been sealed."""
     goes_on = [part for part in parts if not part.open and part.token != EMPTIED]
     closed = {part.task: part.number for part in goes_on}
     return [part for part in parts if part.open and part.number > closed.get(part.task, 0)]

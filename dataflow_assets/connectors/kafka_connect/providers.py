@@ -54,9 +54,8 @@ class ConnectReference(NamedTuple):
 
 
 def references(value: str) -> Iterator[ConnectReference]:
-    """Returns those in a value, in their order."""
-    for found in _REFERENCE.finditer(value):
-        yield ConnectReference(found[0], found[1], found[2] or "", found[3])
+    for match in _REFERENCE.finditer(value):
+        yield ConnectReference(match[0], match[1], match[2] or "", match[3])
 
 
 def is_reference(value: str) -> bool:
@@ -75,12 +74,12 @@ def replace_references(value: str, found: Mapping[str, str]) -> str:
 
 
 def is_declaration(key: str) -> bool:
-    """Whether a key of the configuration is for the providers, and not for the connector."""
+    """True for keys of the configuration that are for the providers, and not for the connector."""
     return key == LISTED or key.startswith(f"{LISTED}.")
 
 
 def providers(config: Config) -> dict[str, Provider]:
-    """By their names: those that are there, and those of a configuration without a `problem`."""
+    """Providers by name: those that are there, and those of a configuration without a `problem`."""
     return _THERE | {name: _provider(name, config) for name in _names(config)}
 
 
@@ -91,15 +90,21 @@ def problems(config: Config) -> Iterator[tuple[str, str]]:
     file or folder must be below DATAFLOW_FILES or DATAFLOW_SECRETS.
     """
     yield from _wrong_declarations(config)
-    yield from _wrong_references(config)
+    declared = providers(config)
+    for key, value in config.items():
+        for one in () if is_declaration(key) else references(value):
+            if one.provider not in declared:
+                yield key, f"{LISTED} does not list the provider {one.provider or '(no name)'}"
+            elif reason := _wrong_place(declared[one.provider], one):
+                yield key, reason
 
 
 def places(config: Config) -> Iterator[tuple[str, str]]:
     """(key, path of a file or name of a variable) of each place that a reference leads to."""
-    known = providers(config)
+    declared = providers(config)
     for key, value in config.items():
         for one in references(value):
-            if provider := known.get(one.provider):
+            if provider := declared.get(one.provider):
                 yield key, _file(provider, one) if provider.reads_files else one.key
 
 
@@ -109,8 +114,8 @@ def _names(config: Config) -> list[str]:
 
 def _provider(name: str, config: Config) -> Provider:
     begin = f"{LISTED}.{name}.param."
-    given = {key.removeprefix(begin): one for key, one in config.items() if key.startswith(begin)}
-    return Provider(_kind(name, config), given)
+    own = {key.removeprefix(begin): one for key, one in config.items() if key.startswith(begin)}
+    return Provider(_kind(name, config), own)
 
 
 def _kind(name: str, config: Config) -> str:
@@ -127,21 +132,11 @@ def _wrong_declarations(config: Config) -> Iterator[tuple[str, str]]:
         name, _, rest = key.removeprefix(f"{LISTED}.").partition(".")
         if not is_declaration(key) or key == LISTED:
             continue
-        known = f"param.{_SETTINGS.get(_kind(name, config), '')}"
+        parameter = f"param.{_SETTINGS.get(_kind(name, config), '')}"
         if name not in listed:
             yield key, f"{LISTED} does not list the provider {name}"
-        elif rest not in ("class", known):
-            yield key, f"is not a setting of this provider; allowed: class, {known}"
-
-
-def _wrong_references(config: Config) -> Iterator[tuple[str, str]]:
-    known = providers(config)
-    for key, value in config.items():
-        for one in () if is_declaration(key) else references(value):
-            if one.provider not in known:
-                yield key, f"{LISTED} does not list the provider {one.provider or '(no name)'}"
-            elif reason := _wrong_place(known[one.provider], one):
-                yield key, reason
+        elif rest not in ("class", parameter):
+            yield key, f"is not a setting of this provider; allowed: class, {parameter}"
 
 
 def _wrong_place(provider: Provider, one: ConnectReference) -> str:

@@ -74,7 +74,7 @@ Offsets = Mapping[str, ConnectOffset]
 
 
 class ConnectState(msgspec.Struct, frozen=True):
-    """What the folder holds. `id`: another one for each beginning from an empty folder."""
+    """The content of the folder. `id`: another one for each beginning from an empty folder."""
 
     id: str
     connector: str
@@ -112,7 +112,7 @@ class Spool:
             yield
 
     def state(self) -> ConnectState | None:
-        """None where nothing was ever begun here."""
+        """The state of the spool; None where no connector has run here."""
         try:
             text = (self.folder / "state.json").read_bytes()
         except FileNotFoundError:
@@ -187,11 +187,11 @@ class Spool:
             return None
 
     def offsets(self, parts: Iterable[ConnectPart], before: Offsets) -> dict[str, ConnectOffset]:
-        found = dict(before)
+        merged = dict(before)
         for part in parts:
             footer = pq.read_schema(self.folder / part.name).metadata
-            found |= decode_json(footer[_OFFSETS], dict[str, ConnectOffset])
-        return found
+            merged |= decode_json(footer[_OFFSETS], dict[str, ConnectOffset])
+        return merged
 
     def end(self) -> tuple[int, dict[str, ConnectOffset]]:
         """Number of the last sealed part, and the offsets behind all of them. Needs the lock.

@@ -1,4 +1,4 @@
-"""How a connector and its tasks fare: one file beside the parts, which everybody may look at.
+"""Status of a connector and its tasks: one file beside the parts, which everybody may look at.
 
 Nothing rests on it: it is neither synchronized to the disk nor read by the process that writes it.
 """
@@ -26,7 +26,7 @@ _SILENT = 30.0  # seconds
 
 
 class ConnectStates(msgspec.Struct, frozen=True):
-    """Those of one process, at one moment."""
+    """States of one process, at one moment."""
 
     connector: Name
     tasks: list[Name] = []
@@ -63,14 +63,14 @@ def read(folder: Path) -> Mapping[str, str]:
     Called by whoever looks how far a flow is, on any machine that sees the folder.
     """
     try:
-        found = decode_json((folder / _FILE).read_bytes(), ConnectStates)
+        states = decode_json((folder / _FILE).read_bytes(), ConnectStates)
     except (OSError, msgspec.MsgspecError):
         return {}
-    if time.time() - found.at <= _SILENT:
-        return dict(found.lines())
-    if found.connector == "RUNNING":
-        return dict.fromkeys(dict(found.lines()), "UNASSIGNED")
-    return dict(found.lines()) | {"connector": _long_ago(found)}
+    if time.time() - states.at <= _SILENT:
+        return dict(states.lines())
+    if states.connector == "RUNNING":
+        return dict.fromkeys(dict(states.lines()), "UNASSIGNED")
+    return dict(states.lines()) | {"connector": _long_ago(states)}
 
 
 def _long_ago(found: ConnectStates) -> str:

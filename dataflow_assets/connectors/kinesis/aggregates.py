@@ -23,7 +23,7 @@ _DIGEST = 16  # bytes
 
 @dataclass(frozen=True)
 class Contents:
-    """What one record of a shard has in it."""
+    """The messages inside of one record of a shard."""
 
     records: Sequence[KinesisRecord]
     """User records, whose numbers are that of the aggregate and their place in it: `4957-0`."""
@@ -65,11 +65,14 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
     if hashlib.md5(body, usedforsecurity=False).digest() != data[-_DIGEST:]:
         raise ValueError("its checksum is not that of its content")
     try:
-        found = _parse(body)
-        keys = [key.decode() for key in found.partition_key_table]
-        explicit = [int(key) for key in found.explicit_hash_key_table]
-        hashed = [_hash_key(key) for key in keys]
-        for one in found.records:
+        aggregated = _parse(body)
+        keys = [key.decode() for key in aggregated.partition_key_table]
+        explicit = [int(key) for key in aggregated.explicit_hash_key_table]
+        hashed = [
+            int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest())
+            for key in keys
+        ]
+        for one in aggregated.records:
             at = one.partition_key_index
             own = one.HasField("explicit_hash_key_index")
             yield keys[at], explicit[one.explicit_hash_key_index] if own else hashed[at], one.data
@@ -78,14 +81,10 @@ def _user_records(data: bytes) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _parse(body: bytes) -> Any:
-    found = _aggregated_record().FromString(body)
-    if not found.IsInitialized():
+    message = _aggregated_record().FromString(body)
+    if not message.IsInitialized():
         raise ValueError("a user record without its key or its data")
-    return found
-
-
-def _hash_key(partition_key: str) -> int:
-    return int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest())
+    return message
 
 
 @cache

@@ -71,7 +71,7 @@ class KinesisRecord:
 
 @dataclass(frozen=True)
 class KinesisPage:
-    """What one request has brought."""
+    """The answer to one request."""
 
     records: Sequence[KinesisRecord]
     at_tip: bool
@@ -94,25 +94,26 @@ class KinesisStream:
         """Raises PermanentError where there is no such stream."""
         with translate_errors(f"cannot open {self._title}"), failing():
             answer = self._client.describe_stream_summary(StreamName=self._name)
-        found = answer["StreamDescriptionSummary"]
-        made: datetime = found["StreamCreationTimestamp"]
+        summary = answer["StreamDescriptionSummary"]
+        created: datetime = summary["StreamCreationTimestamp"]
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         now = parsedate_to_datetime(date).timestamp() if date else time.time()
-        hours = int(found["RetentionPeriodHours"])
+        hours = int(summary["RetentionPeriodHours"])
         return Description(
-            f"{found['StreamARN']}@{int(made.timestamp())}", hours * 3_600_000, int(now) * 1_000
+            f"{summary['StreamARN']}@{int(created.timestamp())}",
+            hours * 3_600_000,
+            int(now) * 1_000,
         )
 
     def shards(self) -> list[Shard]:
-        """All shards whose records are still there."""
-        found, asked = list[Shard](), {"StreamName": self._name}
-        while asked:
+        listed, request = list[Shard](), {"StreamName": self._name}
+        while request:
             with translate_errors(f"cannot list the shards of {self._title}"), failing():
-                answer = self._client.list_shards(**asked)
-            found += map(_shard, answer["Shards"])
+                answer = self._client.list_shards(**request)
+            listed += map(_shard, answer["Shards"])
             following = answer.get("NextToken")
-            asked = {"NextToken": following} if following else {}
-        return found
+            request = {"NextToken": following} if following else {}
+        return listed
 
     def pages(self, shard: str, begin: Mapping[str, Any], most: int) -> Iterator[KinesisPage]:
         """The records of a shard from an iterator's beginning on, page after page.
@@ -132,7 +133,7 @@ class KinesisStream:
             except _Expired:
                 iterator = self._iterator(shard, begin)
                 continue
-            asked = time.monotonic()
+            asked_at = time.monotonic()
             records = [_record(one) for one in answer["Records"]]
             if records:
                 last = records[-1].sequence
@@ -144,7 +145,9 @@ class KinesisStream:
             full = len(records) == min(most, MOST_RECORDS)
             behind = int(answer.get("MillisBehindLatest", 0))
             yield KinesisPage(records, not full and not behind, iterator is None, behind)
-            _rest(asked, sum(len(record.data) for record in records))
+            size = sum(len(record.data) for record in records)
+            due = asked_at + max(_PER_REQUEST, size * _PER_BYTE)
+            time.sleep(max(0.0, due - time.monotonic()))
 
     def keeps(self, shard: str, sequence: str) -> bool:
         """Returns whether a record is still there; retention removes the oldest ones."""
@@ -157,8 +160,8 @@ class KinesisStream:
     def _iterator(self, shard: str, begin: Mapping[str, Any]) -> str | None:
         with translate_errors(f"cannot read shard {shard} of {self._title}"), failing():
             answer = self._client.get_shard_iterator(StreamName=self._name, ShardId=shard, **begin)
-        found: str | None = answer.get("ShardIterator")
-        return found
+        iterator: str | None = answer.get("ShardIterator")
+        return iterator
 
     def _records(self, shard: str, iterator: str, most: int) -> Mapping[str, Any]:
         """One answer; waits where other readers have used up what the shard gives."""
@@ -184,17 +187,12 @@ class _Expired(Exception):
     """The iterator was too old: whoever read on slowly asks for another one."""
 
 
-def _rest(asked: float, size: int) -> None:
-    """Until the shard may be asked again by somebody who is its only reader."""
-    time.sleep(max(0.0, asked + max(_PER_REQUEST, size * _PER_BYTE) - time.monotonic()))
-
-
 def _shard(found: Mapping[str, Any]) -> Shard:
     parents = (found.get("ParentShardId"), found.get("AdjacentParentShardId"))
     closed = "EndingSequenceNumber" in found["SequenceNumberRange"]
     ends = (found["HashKeyRange"][name] for name in ("StartingHashKey", "EndingHashKey"))
-    known = tuple(parent for parent in parents if parent)
-    return Shard(found["ShardId"], known, closed, HashKeys(*map(int, ends)))
+    present = tuple(parent for parent in parents if parent)
+    return Shard(found["ShardId"], present, closed, HashKeys(*map(int, ends)))
 
 
 def _record(found: Mapping[str, Any]) -> KinesisRecord:

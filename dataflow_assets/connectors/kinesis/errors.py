@@ -1,4 +1,4 @@
-"""What the errors of AWS's client mean for the run, judged by their code or their HTTP status."""
+"""Meanings of the errors of AWS's client for the run, judged by their code or their HTTP status."""
 
 from __future__ import annotations
 
@@ -92,16 +92,15 @@ class KinesisFailure(ServerFailure):
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Errors of the client inside as a Failure."""
     from botocore import exceptions
 
     try:
         yield
     except exceptions.ClientError as error:
-        said = error.response.get("Error", {})
+        details = error.response.get("Error", {})
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         raise KinesisFailure(
-            str(said.get("Code", "")), str(said.get("Message", "")), status
+            str(details.get("Code", "")), str(details.get("Message", "")), status
         ) from None
     except exceptions.NoRegionError as error:
         raise KinesisFailure("NoRegion", str(error)) from None

@@ -1,4 +1,4 @@
-"""What a manifest may say about a stream of Kinesis: where it is, and what is read of it."""
+"""Options of a stream of Kinesis: where it is, and what is read of it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class KinesisSourceOptions(FormattedSource):
 
     @property
     def known_region(self) -> str | None:
-        """As declared, else as the environment says."""
+        """The region as declared, else as the environment says."""
         return self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
     @property

@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import DRIVES
 from dataflow_assets.assets.graph import AssetNode
+from dataflow_assets.assets.leases import DRIVES
 from dataflow_assets.assets.runs import FLOW, job_name
 from dataflow_assets.flow import Flow
 

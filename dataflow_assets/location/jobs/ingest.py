@@ -6,12 +6,12 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets import graph
-from dataflow_assets.assets.claims import DRIVES, ERROR
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import AssetNode
-from dataflow_assets.assets.ingest import Ingest, Told
+from dataflow_assets.assets.ingest import Ingest, LaneEvent
 from dataflow_assets.assets.lane_flows import Manifests
 from dataflow_assets.assets.lane_runs import LANE, LOCATION, LaneRuns, wait_for_predecessor
+from dataflow_assets.assets.leases import DRIVES, ERROR
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import DataflowError
@@ -42,7 +42,7 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
     """
 
     @dg.op(name=OP, out={}, required_resource_keys={"spark"}, description=_DESCRIPTION)
-    def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[Told]:
+    def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[LaneEvent]:
         try:
             yield from _drive(context, config.lane, manifests)
         except Exception as error:
@@ -66,12 +66,11 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
 
 
 def lane_request(lane: str) -> dg.RunRequest:
-    """Asks for a run of a lane."""
     config = {"ops": {OP: {"config": {"lane": lane}}}}
     return dg.RunRequest(job_name=INGEST, run_config=config, tags={LANE: lane})
 
 
-def _drive(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[Told]:
+def _drive(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[LaneEvent]:
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     location = context.run.tags.get(LOCATION, "")
@@ -93,18 +92,18 @@ class _Nodes:
         self._nodes: dict[str, list[AssetNode]] = {}
 
     def __call__(self, flow: Flow) -> Sequence[AssetNode]:
-        """Of the flow as it is driven, though its manifest may be another one already."""
+        """The nodes of the flow as it is driven, though its manifest may be another one already."""
         flows = self._manifests().flows
         if flows is not self._flows:
             self._flows, self._nodes = flows, _by_flow(flows)
-        found = self._nodes.get(flow.id, [])
-        if not found or found[0].flow.hash != flow.hash:
-            found = _by_flow([flow, *(one for one in flows if one.id != flow.id)])[flow.id]
-        return found
+        nodes = self._nodes.get(flow.id, [])
+        if not nodes or nodes[0].flow.hash != flow.hash:
+            nodes = _by_flow([flow, *(one for one in flows if one.id != flow.id)])[flow.id]
+        return nodes
 
 
 def _by_flow(flows: Sequence[Flow]) -> dict[str, list[AssetNode]]:
-    found: dict[str, list[AssetNode]] = {}
+    by_flow: dict[str, list[AssetNode]] = {}
     for node in graph.build(flows).nodes:
-        found.setdefault(node.flow.id, []).append(node)
-    return found
+        by_flow.setdefault(node.flow.id, []).append(node)
+    return by_flow

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import dagster as dg
 
@@ -18,7 +17,7 @@ OP = "tidy_tables"
 
 
 class TablesConfig(dg.Config):
-    """What stays."""
+    """Options of a job that tidies tables."""
 
     snapshots: int = 10
     """At least so many snapshots of each table, however old."""
@@ -59,7 +58,6 @@ class _Table:
     """The flows that read it."""
 
     def checkpoints(self) -> Iterator[Positions]:
-        """Returns those of all branches of its readers."""
         for flow in (reader.resolve() for reader in self.readers):
             for branch in flow.branches:
                 if checkpoint := branch.sink.peek(flow.target(branch)):
@@ -121,19 +119,17 @@ def _tidy(table: _Table, config: TablesConfig, context: dg.OpExecutionContext) -
         sink = resolve(table.sink, table.flow.secrets)
         for tidied in sink.maintain(keep, list(table.checkpoints())):
             context.log.info("%s", asdict(tidied))
-            _tell(table, asdict(tidied), context)
+            figures = asdict(tidied)
+            name, address = figures.pop("table"), table.address
+            if table.key is not None and name == f"{address.namespace}.{address.name}":
+                removed = {
+                    f"removed_{key}": value for key, value in figures.items() if key != "note"
+                }
+                note = {"note": figures["note"]} if figures["note"] else {}
+                key = dg.AssetKey(list(table.key))
+                context.log_event(dg.AssetObservation(asset_key=key, metadata={**removed, **note}))
     except DataflowError as error:
         text = mask(f"{table.address}: {error}", [table.flow, *table.readers])
         context.log.error(text)  # noqa: TRY400 - the chain may show what a client thinks fit
         return text
     return ""
-
-
-def _tell(table: _Table, figures: dict[str, Any], context: dg.OpExecutionContext) -> None:
-    """An observation on the table's page; rejected records have no page of their own."""
-    name, address = figures.pop("table"), table.address
-    if table.key is not None and name == f"{address.namespace}.{address.name}":
-        removed = {f"removed_{key}": value for key, value in figures.items() if key != "note"}
-        note = {"note": figures["note"]} if figures["note"] else {}
-        key = dg.AssetKey(list(table.key))
-        context.log_event(dg.AssetObservation(asset_key=key, metadata={**removed, **note}))

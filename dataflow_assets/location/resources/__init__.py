@@ -1,1 +1,1 @@
-"""What assets are given: Spark, and one IO manager per table system."""
+"""Resources of assets: Spark, and one IO manager per table system."""

@@ -137,10 +137,10 @@ class TableIOManager(FlowIOManager):
     def _connection(self, name: str) -> _Connection:
         if name in self._connections:
             return self._connections[name]
-        known = ", ".join(sorted(self._connections)) or "(none)"
+        addresses = ", ".join(sorted(self._connections)) or "(none)"
         raise PermanentError(
             f"no flow of this location writes to a {self._system} connection called {name}, so its "
-            f"address is not known; known ones: {known}"
+            f"address is not known; known ones: {addresses}"
         )
 
     @contextmanager
@@ -177,11 +177,11 @@ class _Refusing(dg.IOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         if type(obj).__module__.startswith("pyspark."):
-            known = " or ".join(f'"{kind.type}"' for kind in _frame_sinks())
+            kinds = " or ".join(f'"{kind.type}"' for kind in _frame_sinks())
             raise dg.Failure(
                 f"{_name(context)} returns a Spark {type(obj).__name__}, which is a plan and no "
                 f"data: it cannot be stored as a file. Say where its rows go: "
-                f"@dg.asset(io_manager_key=...) with {known}",
+                f"@dg.asset(io_manager_key=...) with {kinds}",
                 allow_retries=False,
             )
         self._files.handle_output(context, obj)
@@ -243,8 +243,8 @@ def _written_tables(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
 
 
 def _mode(context: dg.OutputContext, columns: Sequence[str]) -> tuple[Mode, list[str]]:
-    given = _output(context)
-    mode, key = given.get("mode", "overwrite"), _as_list(given.get("key") or ())
+    metadata = _output(context)
+    mode, key = metadata.get("mode", "overwrite"), _as_list(metadata.get("key") or ())
     if mode not in MODES:
         raise PermanentError(f"metadata mode {mode!r}: allowed are {', '.join(MODES)}")
     if mode == "upsert" and not key:
@@ -259,10 +259,10 @@ def _mode(context: dg.OutputContext, columns: Sequence[str]) -> tuple[Mode, list
 
 def _columns(context: dg.InputContext) -> list[str] | None:
     """The columns that an input asks for; None: all of them."""
-    given = _plain(context.definition_metadata).get("columns")
-    if given is None:
+    columns = _plain(context.definition_metadata).get("columns")
+    if columns is None:
         return None
-    if names := _as_list(given):
+    if names := _as_list(columns):
         return names
     raise PermanentError("metadata columns is empty: name the columns to read, or leave it out")
 
@@ -273,7 +273,6 @@ def _output(context: dg.OutputContext) -> dict[str, Any]:
 
 
 def _upstream(context: Context) -> dict[str, Any]:
-    """The metadata of the asset whose table it is."""
     upstream = context.upstream_output if isinstance(context, dg.InputContext) else context
     return _plain(upstream.definition_metadata) if upstream else {}
 

@@ -1,4 +1,4 @@
-"""What Dagster says about the partitions of a run, as rows of the table: `partition_expr`."""
+"""Partitions of a run in Dagster, as rows of the table: `partition_expr`."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _partitions(context: Context, given: object) -> Partitions:
     if isinstance(definition, dg.MultiPartitionsDefinition):
         names = [each.name for each in definition.partitions_defs]
         columns = _columns(given, names)
-        found = [definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys]
-        rows = [tuple(key[name] for name in names) for key in found]
+        keyed = [definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys]
+        rows = [tuple(key[name] for name in names) for key in keyed]
         definitions = [each.partitions_def for each in definition.partitions_defs]
     else:
         columns, rows, definitions = [_column(given)], [(key,) for key in keys], [definition]
@@ -78,9 +78,11 @@ def _column(given: object) -> str:
 
 
 def _columns(given: object, names: Sequence[str]) -> list[str]:
-    found = given if isinstance(given, Mapping) else {}
-    columns = [found.get(name) for name in names]
-    if not all(isinstance(column, str) and column for column in columns) or len(found) > len(names):
+    by_dim = given if isinstance(given, Mapping) else {}
+    columns = [by_dim.get(name) for name in names]
+    if not all(isinstance(column, str) and column for column in columns) or len(by_dim) > len(
+        names
+    ):
         listed = ", ".join(f'"{name}": "<column>"' for name in names)
         raise PermanentError(
             f"metadata partition_expr is {given!r}: the asset's partitions have the dimensions "
@@ -110,5 +112,5 @@ def _products(
 def _dimension(column: str, definition: dg.PartitionsDefinition, keys: Sequence[str]) -> Dimension:
     if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
         return Dimension(column, tuple(keys))
-    found = [definition.time_window_for_partition_key(key) for key in keys]
-    return Dimension(column, tuple(keys), tuple(Window(each.start, each.end) for each in found))
+    windows = [definition.time_window_for_partition_key(key) for key in keys]
+    return Dimension(column, tuple(keys), tuple(Window(each.start, each.end) for each in windows))

@@ -47,7 +47,6 @@ class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def spark_session(self) -> "SparkSession":
-        """The same, under the name that dagster-pyspark gives it."""
         return self.session()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What Dagster looks at by itself: new data, lag, edited files, assets downstream."""
+"""Sensors, which Dagster evaluates by itself: new data, lag, edited files, assets downstream."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""How long a flow waits that has failed, and a lane: 5 s, doubling to 5 minutes."""
+"""The pause after a failure, of a flow and of a lane: 5 s, doubling to 5 minutes."""
 
 import json
 import time
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import ERROR
 from dataflow_assets.assets.graph import AssetNode
-from dataflow_assets.assets.lane_departures import Departure
+from dataflow_assets.assets.lane_evictions import Eviction
+from dataflow_assets.assets.leases import ERROR
 from dataflow_assets.assets.runs import MANIFEST, PERMANENT, SUSPENDED
 
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
@@ -43,7 +43,7 @@ class Wait:
         return [node for node in nodes if node.branch.id not in some] if some else []
 
 
-def wait(failures: Sequence[dg.RunRecord], manifest: str, left: Departure | None = None) -> Wait:
+def wait(failures: Sequence[dg.RunRecord], manifest: str, left: Eviction | None = None) -> Wait:
     """After failures in a row; an edited manifest is tried at once.
 
     `left`: the flow has left its lane, which counts as its first failure.
@@ -68,13 +68,12 @@ class Waits:
         self._known: dict[tuple[str, str], tuple[float, Wait]] = {}
 
     def of(
-        self, name: str, manifest: str, failures: Failures, left: Departure | None = None
+        self, name: str, manifest: str, failures: Failures, left: Eviction | None = None
     ) -> Wait:
-        """Returns how long a flow or a lane waits."""
         key, now = (name, f"{manifest} {left.at if left else ''}"), time.time()
-        again, known = self._known.get(key, (0.0, Wait()))
+        again, wait_known = self._known.get(key, (0.0, Wait()))
         if now >= again:
-            known = wait(failures(), manifest, left)
+            wait_known = wait(failures(), manifest, left)
             self._known = {k: v for k, v in self._known.items() if k[0] != name}
-            self._known[key] = (min(known.until, now + ASK_SECONDS), known)
-        return known
+            self._known[key] = (min(wait_known.until, now + ASK_SECONDS), wait_known)
+        return wait_known

@@ -1,4 +1,4 @@
-"""Where branches stand, for sensors: by the mirror, and now and then by the sink itself.
+"""Positions of branches, for sensors: by the mirror, and now and then by the sink itself.
 
 The mirror costs little, but nobody tells it of `dataflow reset`, of a restored database, or of
 runs on the command line. So the sinks are asked when a sensor first looks, and every few minutes,
@@ -30,17 +30,17 @@ PATIENCE = 5.0  # seconds in which sinks usually answer
 
 log = logging.getLogger("dataflow")
 
-Found = Positions | DataflowError | None
+Known = Positions | DataflowError | None
 """None where the sink has no checkpoint; an error where there is no mirror and no answer."""
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What the sink said, of which manifest, what the mirror was then, when to ask again."""
+    """The sink's answer, with the manifest, the mirror at that time, and when to ask again."""
 
     manifest: str
     mirror: Any
-    found: Found
+    found: Known
     again: float
 
 
@@ -54,7 +54,7 @@ class Checkpoints:
 
     def positions(
         self, instance: dg.DagsterInstance, nodes: Sequence[AssetNode]
-    ) -> dict[Key, Found]:
+    ) -> dict[Key, Known]:
         with self._lock:
             read = self._mirrors.read(instance, [node.key for node in nodes])
             mirrors = {key: one.checkpoint for key, one in read.items()}
@@ -69,7 +69,7 @@ class Checkpoints:
         with self._lock:
             return self._mirrors.read(instance, [node.key for node in nodes])
 
-    def _find(self, node: AssetNode, mirror: Any) -> Found:
+    def _find(self, node: AssetNode, mirror: Any) -> Known:
         look = self._looks[node.key]
         return look.found if look.mirror == mirror else positions(mirror)
 
@@ -79,7 +79,7 @@ class Checkpoints:
             return True
         return mirror is None  # nothing else says where the branch stands
 
-    def _look(self, node: AssetNode, mirror: Any, answer: Found) -> _Look:
+    def _look(self, node: AssetNode, mirror: Any, answer: Known) -> _Look:
         """A sink that cannot be asked changes nothing: the run that needs it says so."""
         before, wait = self._looks.get(node.key), TRUTH_SECONDS
         if isinstance(answer, DataflowError):
@@ -107,14 +107,14 @@ class _Mirrors:
         now = time.monotonic()
         if state != self._state or now >= self._until:  # what is deleted stores no event
             self._state, self._until, self._known = state, now + TRUTH_SECONDS, {}
-        wanted = list(keys)
-        missing = [key for key in wanted if key not in self._known]
+        all_keys = list(keys)
+        missing = [key for key in all_keys if key not in self._known]
         self._known.update(mirrored_together(instance, missing))
-        return {key: self._known[key] for key in wanted}
+        return {key: self._known[key] for key in all_keys}
 
 
-def _ask(nodes: Sequence[AssetNode]) -> list[Found]:
-    found: dict[int, Found] = {}
+def _ask(nodes: Sequence[AssetNode]) -> list[Known]:
+    found: dict[int, Known] = {}
     ends: dict[int, tuple[Sink, Target]] = {}
     for number, node in enumerate(nodes):
         end = outcome(partial(_end, node))
@@ -146,7 +146,7 @@ def _peek(
     return dict(zip(asked, peek_all(sinks), strict=True))
 
 
-def _positions(answer: Checkpoint | DataflowError | None) -> Found:
+def _positions(answer: Checkpoint | DataflowError | None) -> Known:
     if answer is None or isinstance(answer, DataflowError):
         return answer
     return answer.positions or None

@@ -21,29 +21,30 @@ QUIET_SECONDS = 30.0
 
 
 class Board:
-    """What the sensor of the location has found out about each flow."""
+    """Findings of the location's sensor about each flow."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._at = -QUIET_SECONDS
 
-    def write(self, said: dict[str, str]) -> None:
+    def write(self, texts: dict[str, str]) -> None:
         with self._lock:
-            self._said, self._at = said, time.monotonic()
+            self._texts, self._at = texts, time.monotonic()
 
     def read(self, flow: Flow) -> str:
         with self._lock:
             if time.monotonic() - self._at >= QUIET_SECONDS:
                 return f"waiting for the sensor {INGEST}, which looks for all flows: is it on?"
-            return self._said.get(flow.id, f"switched on; the sensor {INGEST} looks for news of it")
+            return self._texts.get(
+                flow.id, f"switched on; the sensor {INGEST} looks for news of it"
+            )
 
 
 board = Board()
 
 
 def suspension(flow: Flow) -> str:
-    """Why a flow waits whatever its switch says."""
     return f"suspended in its manifest ({flow.file}:{flow.line}), whatever this switch says"
 
 

@@ -1,4 +1,4 @@
-"""How far each flow is behind, and its state, observed for all of them together.
+"""Lags and states of all flows, observed together.
 
 Not of a flow whose run has just told it: the mirrored checkpoint of a live run is seconds old, or a
 minute where a lane drives two hundred flows, and a lag counted from there would be a peak that
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dataflow_assets.assets import switches
-from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.drive_states import ERROR, RUNNING, STOPPED, states_in
 from dataflow_assets.assets.graph import AssetNode, Graph, Key
 from dataflow_assets.assets.lane_runs import LaneRuns
+from dataflow_assets.assets.leases import going
 from dataflow_assets.assets.metadata import (
     LAG_CHECK,
     SLOT_CHECK,
@@ -28,15 +28,14 @@ from dataflow_assets.assets.metadata import (
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.flow import Flow
 from dataflow_assets.location.sensors import default_status
-from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
+from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
 from dataflow_assets.location.sensors.instances import instance_of
 from dataflow_assets.location.sensors.sources import sources
 from dataflow_assets.runs.redaction import mask
 
 INTERVAL_SECONDS = 29
-TOLD_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs
+SILENT_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs
 FORGOTTEN = (
     "The sink has no checkpoint although runs have reported one: the flow was reset, or the sink "
     "was restored or rebuilt. The next run begins where a new flow does."
@@ -48,8 +47,6 @@ Event = dg.AssetObservation | dg.AssetCheckEvaluation
 
 
 def lag_sensor(graph: Graph) -> dg.SensorDefinition:
-    """The sensor for all flows of a location."""
-
     @dg.sensor(
         name="lag",
         minimum_interval_seconds=INTERVAL_SECONDS,
@@ -69,13 +66,12 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
 
 @dataclass(frozen=True)
 class _Seen:
-    """How far a branch is behind. `forgotten`: its sink has lost the checkpoint that was there."""
+    """The lag of a branch. `forgotten`: its sink has lost the checkpoint that was there."""
 
     lag: Lag
     forgotten: bool
 
     def __str__(self) -> str:
-        """Returns what is remembered until the next look."""
         held = "" if self.lag.held is None else f":{slot_check(self.lag.held)[0]}"
         return f"{self.lag.records}:{self.lag.seconds != 0}{held}" + ":forgotten" * self.forgotten
 
@@ -121,11 +117,11 @@ def _state_at_end(state: str) -> str:
 def _states(nodes: Sequence[AssetNode], instance: dg.DagsterInstance) -> dict[Key, str]:
     flows = [node.flow for node in nodes]
     off = {flow.id for flow in flows} - switches.on(instance, flows)
-    found = states_in(instance, flows, off)
-    known: dict[Key, str] = {
-        node.key: found[node.flow.id].name for node in nodes if node.flow.id in found
+    states = states_in(instance, flows, off)
+    by_key: dict[Key, str] = {
+        node.key: states[node.flow.id].name for node in nodes if node.flow.id in states
     }
-    return known | {node.key: STOPPED for node in nodes if node.flow.suspended}
+    return by_key | {node.key: STOPPED for node in nodes if node.flow.suspended}
 
 
 def _look_at(
@@ -133,32 +129,28 @@ def _look_at(
 ) -> Iterator[tuple[AssetNode, _Seen | str]]:
     """All branches that were reported once; a text where one was not asked, and why."""
     mirrors = checkpoints.mirrors(instance, nodes)
-    driven = _driven_flows([node.flow for node in nodes], instance)
-    asked = []
+    flows = [node.flow for node in nodes]
+    runs = going(instance)
+    own = {flow.id for flow in flows if Runs(instance, flow, runs).on()}
+    lanes = [LaneRuns(instance, lane, runs) for lane in {flow.lane for flow in flows}]
+    driven = own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
+    readable = []
     for node in nodes:
-        if node.flow.id in driven and time.time() - mirrors[node.key].at < TOLD_SECONDS:
+        if node.flow.id in driven and time.time() - mirrors[node.key].at < SILENT_SECONDS:
             yield node, "skipped: the active run reports its lag"
         elif mirrors[node.key].checkpoint is not None:
-            asked.append(node)
-    known = checkpoints.positions(instance, asked)
-    lags = sources.lags([(node.flow, _positions(known[node.key])) for node in asked])
-    for node, lag in zip(asked, lags, strict=True):
+            readable.append(node)
+    positions = checkpoints.positions(instance, readable)
+    lags = sources.lags([(node.flow, _positions(positions[node.key])) for node in readable])
+    for node, lag in zip(readable, lags, strict=True):
         if isinstance(lag, DataflowError):
             yield node, mask(str(lag), [node.flow])
         else:
-            yield node, _Seen(lag, known[node.key] is None)
+            yield node, _Seen(lag, positions[node.key] is None)
 
 
-def _positions(found: Found) -> Positions | None:
+def _positions(found: Known) -> Positions | None:
     return None if isinstance(found, DataflowError) else found
-
-
-def _driven_flows(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
-    """The ids of the flows that a run works on right now."""
-    known = going(instance)
-    own = {flow.id for flow in flows if Runs(instance, flow, known).on()}
-    lanes = [LaneRuns(instance, lane, known) for lane in {flow.lane for flow in flows}]
-    return own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
 
 
 def _events(node: AssetNode, seen: _Seen, state: str | None) -> Iterator[Event]:

@@ -102,9 +102,9 @@ def _reload(url: str, name: str) -> None:
 
 def web_server() -> str | None:
     """DATAFLOW_WEBSERVER, else the web server that `dagster dev` started beside this process."""
-    given = os.environ.get("DATAFLOW_WEBSERVER")
-    if given:
-        return given.rstrip("/")
+    url = os.environ.get("DATAFLOW_WEBSERVER")
+    if url:
+        return url.rstrip("/")
     for ancestor in psutil.Process().parents():
         for child in ancestor.children():
             if port := _web_port(child):

@@ -7,7 +7,7 @@ eight at a time, before the last of them is driven again.
 import time
 from collections.abc import Mapping, Sequence
 
-from dataflow_assets.assets.lane_departures import Departure
+from dataflow_assets.assets.lane_evictions import Eviction
 from dataflow_assets.flow import Flow
 
 SETTLED_SECONDS = 30.0  # after which its lane has surely looked, and has left the flow out
@@ -16,7 +16,7 @@ Server = tuple[str, str]
 """The system, and the connection as asset keys name it."""
 
 
-def flows_to_return(flows: Sequence[Flow], known: Mapping[str, Departure]) -> list[Flow]:
+def flows_to_return(flows: Sequence[Flow], known: Mapping[str, Eviction]) -> list[Flow]:
     """The flows that need no run of their own to go back.
 
     Called by the sensor `ingest` with each tick. A flow that leaves again soon after is not among
@@ -24,7 +24,7 @@ def flows_to_return(flows: Sequence[Flow], known: Mapping[str, Departure]) -> li
 
     Args:
         flows: those that are switched on.
-        known: by their ids the departures of those that have ever left a lane.
+        known: by their ids the evictions of those that have ever left a lane.
 
     Returns:
         Flows that have left with an error that may pass, once, and of whose servers each has been
@@ -38,7 +38,7 @@ def flows_to_return(flows: Sequence[Flow], known: Mapping[str, Departure]) -> li
     return [flow for flow in flows if flow.id in known and _is_freed(flow, known[flow.id], back)]
 
 
-def _is_freed(flow: Flow, left: Departure, back: Sequence[tuple[float, frozenset[Server]]]) -> bool:
+def _is_freed(flow: Flow, left: Eviction, back: Sequence[tuple[float, frozenset[Server]]]) -> bool:
     if not left.passing or left.times > 1 or not left.out(flow):
         return False
     if time.time() - left.at < SETTLED_SECONDS:

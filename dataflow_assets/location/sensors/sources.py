@@ -14,7 +14,7 @@ from typing import Any
 from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.news import Answer, Found, Looks, OpenSource
+from dataflow_assets.runs.news import Answer, Looks, OpenSource, SourceEnd
 from dataflow_assets.runs.questions import Group, Question, group_ends
 from dataflow_assets.runs.together import lags_together, open_together
 
@@ -55,7 +55,7 @@ class Sources:
         self._looks = Looks()
 
     def news(self, asked: Sequence[tuple[Flow, tuple[Positions | None, ...]]]) -> dict[str, News]:
-        """By the flow for which of its readers there is something new, or why that is not known.
+        """The readers of each flow for which there is something new, or why that is not known.
 
         To a reader without positions everything is new.
         """
@@ -66,8 +66,8 @@ class Sources:
                 for flow, after in asked
                 if flow.id in free
             }
-            found = self._answers([flow for flow, _ in asked], reading)
-        return {f: one.news if isinstance(one, Found) else one for f, one in found.items()}
+            answers = self._answers([flow for flow, _ in asked], reading)
+        return {f: one.news if isinstance(one, SourceEnd) else one for f, one in answers.items()}
 
     def lags(self, asked: Sequence[tuple[Flow, Positions | None]]) -> list[Lag | DataflowError]:
         """Returns how far each branch is behind, given its positions."""
@@ -75,20 +75,20 @@ class Sources:
             flows = [flow for flow, _ in asked]
             free = self._free(flows)
             ends = self._answers(flows, free)  # of those that answer nothing, nothing more is asked
-            found: dict[int, Lag | DataflowError] = {
-                number: known if isinstance(known, DataflowError) else _silent(flow)
+            answers: dict[int, Lag | DataflowError] = {
+                number: end if isinstance(end, DataflowError) else _silent(flow)
                 for number, flow in enumerate(flows)
-                if isinstance(known := ends[flow.id], DataflowError) or flow.id not in free
+                if isinstance(end := ends[flow.id], DataflowError) or flow.id not in free
             }
-            due = [number for number in range(len(asked)) if number not in found]
+            due = [number for number in range(len(asked)) if number not in answers]
             for group, numbers in group_ends((n, free[flows[n].id].source) for n in due).items():
                 these = {n: (free[flows[n].id].session, asked[n][1]) for n in numbers}
                 self._asking[group] = Question(numbers, partial(_lags, these))
-                found |= self._asking[group].answers(LAG_SECONDS)
+                answers |= self._asking[group].answers(LAG_SECONDS)
                 if self._asking[group].answer.done():
                     del self._asking[group]
-                    self._drop_failed({flows[n].id: found[n] for n in numbers})
-            return [found[number] for number in range(len(asked))]
+                    self._drop_failed({flows[n].id: answers[n] for n in numbers})
+            return [answers[number] for number in range(len(asked))]
 
     def close(self) -> None:
         with self._lock:
@@ -98,10 +98,10 @@ class Sources:
     def _answers(
         self, flows: Sequence[Flow], free: Mapping[str, OpenSource]
     ) -> Mapping[str, Answer]:
-        found: dict[str, Answer] = {**self._looks.ends_together(free)}
-        self._drop_failed(found)
-        unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in found}
-        return {**found, **unknown}
+        answers: dict[str, Answer] = {**self._looks.ends_together(free)}
+        self._drop_failed(answers)
+        unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in answers}
+        return {**answers, **unknown}
 
     def _free(self, flows: Sequence[Flow]) -> dict[str, OpenSource]:
         """The open sources of these flows that nobody is asking."""
@@ -109,28 +109,28 @@ class Sources:
         self._keep_opened()
         self._open_all([flow for flow in flows if self._is_outdated(flow)])
         busy = self._asking.keys() | self._opening.keys()
-        known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
-        groups = group_ends((name, one.source) for name, one in known.items())
-        return {n: known[n] for group, names in groups.items() if group not in busy for n in names}
+        ends = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
+        groups = group_ends((name, one.source) for name, one in ends.items())
+        return {n: ends[n] for group, names in groups.items() if group not in busy for n in names}
 
     def _is_outdated(self, flow: Flow) -> bool:
-        known = self._open.get(flow.id)
-        return known is None or known.manifest != flow.hash
+        source = self._open.get(flow.id)
+        return source is None or source.manifest != flow.hash
 
     def _open_all(self, flows: Sequence[Flow]) -> None:
         """Opens them, server by server and side by side; one that takes longer is kept later.
 
         What earlier ticks have begun to open is not waited for once more.
         """
-        manifests, found = {flow.id: flow.hash for flow in flows}, []
+        manifests, resolved_sources = {flow.id: flow.hash for flow in flows}, []
         for flow in flows:
             self._drop(flow.id)
             resolved = outcome(flow.resolve)
             if isinstance(resolved, DataflowError):
                 self._errors[flow.id] = resolved
             else:
-                found.append((flow.id, resolved.source))
-        groups = group_ends(found)
+                resolved_sources.append((flow.id, resolved.source))
+        groups = group_ends(resolved_sources)
         new = groups.keys() - self._asking.keys() - self._opening.keys()
         for group in new:
             question = Question(groups[group], partial(open_together, groups[group]))
@@ -142,8 +142,8 @@ class Sources:
         for group, one in list(self._opening.items()):
             if one.question.answer.done():
                 del self._opening[group]
-                for name, found in one.question.answers().items():
-                    self._keep(name, one.manifests[name], one.sources[name], found)
+                for name, session in one.question.answers().items():
+                    self._keep(name, one.manifests[name], one.sources[name], session)
 
     def _keep(
         self, name: str, manifest: str, source: Source, found: SourceSession | DataflowError
@@ -161,16 +161,16 @@ class Sources:
 
     def _drop(self, name: str) -> None:
         """Closes a session, unless a thread that gets no answer still uses it."""
-        known = self._open.pop(name, None)
-        if known is not None and not self._looks.asking(name):
-            threading.Thread(target=known.source.session.close, daemon=True).start()
+        source = self._open.pop(name, None)
+        if source is not None and not self._looks.asking(name):
+            threading.Thread(target=source.source.session.close, daemon=True).start()
 
 
 def _lags(
     asked: Mapping[int, tuple[SourceSession, Positions | None]],
 ) -> Mapping[int, Lag | DataflowError]:
-    found = lags_together(list(asked.values()))
-    return dict(zip(asked, found, strict=True))
+    lags = lags_together(list(asked.values()))
+    return dict(zip(asked, lags, strict=True))
 
 
 def _silent(flow: Flow) -> TransientError:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.source.frame import _TIMES
+from dataflow_assets.connectors.kafka.source.frame import _TIMES, FrameReader
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 
@@ -221,7 +221,9 @@ def test_the_group_is_stable_for_a_flow_and_its_topic(topic: Any, opened: Open) 
 
 
 def option(session: KafkaSourceSession) -> str:
-    return session._reader.options({"0": (0, 1)})["kafka.group.id"]
+    return FrameReader(session._source, session._flow, session.topic.id).options({"0": (0, 1)})[
+        "kafka.group.id"
+    ]
 
 
 def eventually(check: Callable[[], bool], seconds: float = 60) -> None:

@@ -7,8 +7,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from dataflow_assets.connectors.kafka.client_errors import ClientErrors
 from dataflow_assets.connectors.kafka.cluster import Cluster
-from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.errors import translate
 from dataflow_assets.errors import TransientError
 
@@ -42,7 +42,7 @@ def test_silence_says_what_was_met_and_what_to_look_at(error: Exception, complai
 
 
 def test_none_of_the_brokers_being_down_is_no_complaint() -> None:
-    complaints = Complaints(Cluster("k:9092"))
+    complaints = ClientErrors(Cluster("k:9092"))
     for words, last in (("0/2 brokers are down", ""), ("2/2 brokers are down",) * 2):
         complaints.hear(KafkaError(KafkaError._ALL_BROKERS_DOWN, words))
         assert complaints.last == last

@@ -17,7 +17,7 @@ import devservers
 from dataflow_assets.connectors.kinesis import KinesisSource, client
 from dataflow_assets.connectors.kinesis.client import KinesisStream as Connected
 from dataflow_assets.connectors.kinesis.errors import KinesisFailure
-from dataflow_assets.connectors.kinesis.source import planning, session
+from dataflow_assets.connectors.kinesis.source import data_loss, planning, session
 from dataflow_assets.connectors.kinesis.source.session import STREAM, KinesisSourceSession
 from dataflow_assets.contracts import Limit, Positions, Span, reserved
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
@@ -256,7 +256,7 @@ def test_of_very_many_shards_those_come_next_that_had_to_wait(
 
 def shifted(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
     """The clock of this machine goes on by so much."""
-    for module in (planning, session):
+    for module in (planning, session, data_loss):
         monkeypatch.setattr(module, "now", lambda: round(time.time() * 1_000) + milliseconds)
 
 

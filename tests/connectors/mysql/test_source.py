@@ -130,6 +130,17 @@ def test_rows_of_the_second_that_runs_wait_for_its_end(table: Table) -> None:
     assert table.ids() == [1]
 
 
+@pytest.mark.parametrize("kind", ["TIMESTAMP(6)", "DATETIME(6)"])
+def test_rows_that_are_committed_late_are_found(table: Table, kind: str) -> None:
+    now = "INSERT INTO t VALUES ({}, UTC_TIMESTAMP(6) - INTERVAL {} SECOND)"
+    table.run(f"CREATE TABLE t (id INT PRIMARY KEY, updated_at {kind} NOT NULL)")
+    table.run(now.format(1, 5))
+    table.open(overlapSeconds=3600)
+    assert table.ids() == [1]
+    table.run(now.format(2, 60), now.format(3, 0))
+    assert table.ids() == [2, 1, 3]
+
+
 KEYS: dict[str, tuple[str, list[Any]]] = {
     "case-insensitive": ("VARCHAR(20)", ["a", "B", "c", "Ö"]),
     "latin1": ("VARCHAR(20) CHARACTER SET latin1", ["A", "b", "ü"]),

@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import claims, mirror
+from dataflow_assets.assets import leases, mirror
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.source.session import MemoryOffsetSession
@@ -224,9 +224,9 @@ def _live_run(shop: Shop, driver: FlowDriver) -> str:
     made = shop.instance.create_run_for_job(
         run,
         status=dg.DagsterRunStatus.STARTED,
-        tags={claims.DRIVES: "true"},
+        tags={leases.DRIVES: "true"},
     )
-    own = {f"{claims.DRIVER}/{shop.flows[0].id}": claims.value(made.run_id, driver)}
+    own = {f"{leases.DRIVER}/{shop.flows[0].id}": leases.value(made.run_id, driver)}
     shop.instance.add_run_tags(made.run_id, own)
     return made.run_id
 

@@ -12,10 +12,10 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import drive_states, switches
-from dataflow_assets.assets.claims import DRIVER, DRIVES, value
 from dataflow_assets.assets.drivers import FlowDriver
-from dataflow_assets.assets.lane_book import Book, FlowState
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
+from dataflow_assets.assets.lane_registry import FlowState, LaneRegistry
+from dataflow_assets.assets.leases import DRIVER, DRIVES, value
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.cli import commands, main
 from dataflow_assets.connectors.memory import Store
@@ -57,9 +57,9 @@ def written(instance: dg.DagsterInstance, flows: Path) -> None:
     """Of four flows one is driven, one tries again, one has left, and one is not in the lane."""
     failing = FlowState("has met an error and tries again: no answer", failing=True)
     states = {"default/driven": FlowState(CHOSEN), "default/retried": failing}
-    Book(instance, "till").write("a-run", states)
+    LaneRegistry(instance, "till").write("a-run", states)
     (left,) = [flow for flow in load([flows]).flows if flow.name == "left"]
-    Departures(instance).leave(left, "table t does not exist")
+    Evictions(instance).leave(left, "table t does not exist")
 
 
 def test_the_lane_and_its_choice_are_said_and_failures_come_first(
@@ -84,7 +84,7 @@ def test_a_lane_that_hands_over_says_how_the_rest_fares(
 ) -> None:
     written(instance, flows)
     rest = {"default/driven": FlowState("old"), "default/nowhere": FlowState("5 s behind")}
-    Book(instance, "till", "leaving").write("an-older-run", rest)
+    LaneRegistry(instance, "till", "leaving").write("an-older-run", rest)
     assert main(["status", str(flows)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.endswith("in lane till, 5 s behind")]
@@ -208,8 +208,8 @@ def test_a_flow_whose_own_run_was_killed_is_not_running(
     nowhere = next(flow for flow in load([flows]).flows if flow.name == "nowhere")
     killed = replace(FlowDriver.here(), pid=2**22 + 1)
     run = dg.DagsterRun(job_name="j", status=dg.DagsterRunStatus.STARTED)
-    claim = {DRIVES: "true", f"{DRIVER}/{nowhere.id}": value(run.run_id, killed)}
-    instance.add_run(run.with_tags(claim))
+    lease = {DRIVES: "true", f"{DRIVER}/{nowhere.id}": value(run.run_id, killed)}
+    instance.add_run(run.with_tags(lease))
     found = drive_states.states_in(instance, [nowhere], ())[nowhere.id]
     assert found.name == "Error"
     assert found.text.startswith(f"its run has died: its process (pid {killed.pid} on ")

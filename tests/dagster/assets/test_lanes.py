@@ -17,11 +17,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.assets import graph, ingest, lane_runs, mirror, tally
-from dataflow_assets.assets.claims import ERROR
-from dataflow_assets.assets.lane_book import Book, FlowState
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.lane_flows import LaneFlows
+from dataflow_assets.assets.lane_registry import FlowState, LaneRegistry
 from dataflow_assets.assets.lane_runs import LOCATION
+from dataflow_assets.assets.leases import ERROR
 from dataflow_assets.assets.runs import SENSOR, Runs
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
@@ -29,7 +29,6 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     Store,
 )
-from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.contracts import Run, SourceTraits
 from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import Finding, PermanentError, TransientError
@@ -40,6 +39,7 @@ from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.location.sensors.returns import SETTLED_SECONDS
 from dataflow_assets.location.sensors.sources import sources
 from dataflow_assets.manifests.load import Loaded
+from dataflow_assets.sdk.sink.session import TransactionalSession
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.dagster.switch import later
@@ -148,7 +148,7 @@ class Shop:
         return run.tags[ERROR]
 
     def driven(self) -> set[str]:
-        return set(Book(self.instance, "shared").read().flows)
+        return set(LaneRegistry(self.instance, "shared").read().flows)
 
 
 # Two runs in threads of one process would redirect its output at once, and wait for each other.
@@ -285,12 +285,12 @@ def test_a_flow_that_fails_leaves_its_lane_until_a_run_of_its_own_has_succeeded(
         assert result.success
         assert (shop.rows("a"), shop.rows("b")) == ([1], [])
         assert "has failed and leaves the lane" in shop.log(result, "b")
-        assert "b is not there" in Departures(shop.instance).of(shop.flows)["default/b"].error
+        assert "b is not there" in Evictions(shop.instance).of(shop.flows)["default/b"].error
         assert not shop.own("b").success
         assert shop.lane().success
         assert shop.rows("b") == []
     assert shop.own("b").success
-    assert not Departures(shop.instance).of(shop.flows)
+    assert not Evictions(shop.instance).of(shop.flows)
     shop.produce("b", 2)
     shop.lane()
     assert shop.rows("b") == [1, 2]
@@ -306,14 +306,14 @@ def test_one_green_run_ends_the_outage_for_all_flows_of_a_server(
         for name in "ab":
             _refuse_table(patch, name, TransientError)
         assert shop.lane().success
-    departures = Departures(shop.instance)
-    assert departures.of(shop.flows).keys() == {"default/a", "default/b"}
+    evictions = Evictions(shop.instance)
+    assert evictions.of(shop.flows).keys() == {"default/a", "default/b"}
     assert shop.own("a").success
     with monkeypatch.context() as patch:
         later(patch, SETTLED_SECONDS)
         Location(graph.build(shop.flows), Board()).look(shop.instance)
     sources.close()  # this process has more tests
-    assert not departures.of(shop.flows)
+    assert not evictions.of(shop.flows)
     assert shop.lane().success
     assert (shop.rows("a"), shop.rows("b")) == ([1], [1])
 
@@ -336,7 +336,7 @@ def test_a_flow_of_which_one_branch_fails_for_good_leaves_its_lane(
         begins = [one for one in shop.log(result, "a").splitlines() if one.endswith(" begins")]
         assert len([one for one in begins if "default/a" in one]) == 1
         assert "one of its branches has failed" in shop.log(result, "a")
-        assert "second is not there" in Departures(shop.instance).of(shop.flows)["default/a"].error
+        assert "second is not there" in Evictions(shop.instance).of(shop.flows)["default/a"].error
         assert not shop.own("a").success
         assert (shop.rows("a"), shop.rows("second")) == ([1], [])
     assert shop.own("a").success
@@ -353,17 +353,17 @@ def test_a_flow_that_tries_again_says_so_and_is_counted(
     with monkeypatch.context() as patch:
         _refuse_table(patch, "b", TransientError)
         running = shop.aside()
-        book = Book(shop.instance, "shared")
-        eventually(lambda: book.read().failing == ["default/b"])
-        assert "tries again: " in book.read().flows["default/b"]
-        assert "b is not there" in book.read().flows["default/b"]
+        registry = LaneRegistry(shop.instance, "shared")
+        eventually(lambda: registry.read().failing == ["default/b"])
+        assert "tries again: " in registry.read().flows["default/b"]
+        assert "b is not there" in registry.read().flows["default/b"]
         board = Board()
         location = Location(graph.build(shop.flows), board)
         location.look(shop.instance)
         assert "2 of 2 flows are switched on, 1 have failed" in location.summary
         assert "default/b: in lane shared, has met an error" in location.summary
     eventually(lambda: shop.rows("b") == [1])
-    eventually(lambda: book.read().failing == [])
+    eventually(lambda: registry.read().failing == [])
     assert shop.ended(running).success
 
 
@@ -376,10 +376,10 @@ def test_a_flow_that_has_nothing_to_read_is_well_again_once_it_could_be_asked(
     with monkeypatch.context() as patch:
         _refuse_table(patch, "b", TransientError)
         running = shop.aside()
-        book = Book(shop.instance, "shared")
-        eventually(lambda: book.read().failing == ["default/b"])
-    eventually(lambda: book.read().failing == [])
-    assert book.read().flows["default/b"] == "nothing came yet"
+        registry = LaneRegistry(shop.instance, "shared")
+        eventually(lambda: registry.read().failing == ["default/b"])
+    eventually(lambda: registry.read().failing == [])
+    assert registry.read().flows["default/b"] == "nothing came yet"
     assert shop.ended(running).success
 
 
@@ -393,10 +393,10 @@ def test_a_flow_that_tries_again_when_the_lane_is_handed_over_has_not_failed(
     with monkeypatch.context() as patch:
         _refuse_table(patch, "b", TransientError)
         first = shop.aside()
-        eventually(lambda: Book(shop.instance, "shared").read().failing == ["default/b"])
+        eventually(lambda: LaneRegistry(shop.instance, "shared").read().failing == ["default/b"])
         second = shop.aside()
         old = first.result()
-        noted = Departures(shop.instance).of(shop.flows)
+        noted = Evictions(shop.instance).of(shop.flows)
     shop.patch.setattr(ingest, "IDLE_SECONDS", QUIET)
     assert not noted
     assert "had met an error when the lane was to end" in shop.log(old, "b")
@@ -407,7 +407,7 @@ def test_a_flow_that_tries_again_when_the_lane_is_handed_over_has_not_failed(
 def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
     shop.add("a")
     shop.produce("a", 1)
-    Departures(shop.instance).leave(shop.flows[0], "no such column")
+    Evictions(shop.instance).leave(shop.flows[0], "no such column")
     shop.lane()
     assert shop.rows("a") == []
     shop.edit("a", hash="edited")
@@ -500,7 +500,7 @@ def test_why_a_flow_leaves_is_known_though_it_left_before_the_look(
 def test_a_flow_that_was_begun_a_moment_ago_is_driven_whatever_was_heard_of_it(
     shop: Shop, looks: tuple[LaneFlows, dict[str, Flow]]
 ) -> None:
-    """A run of its own claims it before its first event is taken, and is over before its last."""
+    """A run of its own leases it before its first event is taken, and is over before its last."""
     flows, begun = looks
     (flow,) = flows.flows_to_drive()
     begun[flow.id] = flow
@@ -590,7 +590,7 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
     until(lambda: shop.rows("a") == [1] and "default/a" in shop.driven())
     own = shop.own("a")
     assert own.success
-    lane = Book(shop.instance, "shared").read().run
+    lane = LaneRegistry(shop.instance, "shared").read().run
     logged = [entry.user_message for entry in shop.instance.all_logs(own.run_id)]
     assert f"flow default/a: lane shared let it go: /runs/{lane}" in logged
     shop.produce("a", 2)
@@ -598,7 +598,7 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
     result = shop.ended(running)
     assert result.success
     assert f"leaves the lane: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
-    assert not Departures(shop.instance).of(shop.flows)
+    assert not Evictions(shop.instance).of(shop.flows)
 
 
 def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Shop) -> None:
@@ -617,7 +617,7 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     assert f"leaves the lane: run {new.run_id[:8]} of the lane takes over" in shop.log(old, "a")
     count = produced.result()
     assert shop.rows("a") == shop.rows("b") == list(range(count))
-    assert not Departures(shop.instance).of(shop.flows)
+    assert not Evictions(shop.instance).of(shop.flows)
 
 
 def test_the_lane_of_another_location_is_not_taken_over(shop: Shop) -> None:
@@ -628,7 +628,7 @@ def test_the_lane_of_another_location_is_not_taken_over(shop: Shop) -> None:
     until(lambda: shop.rows("a") == [1])
     other = shop.lane(**{LOCATION: "second"})
     assert not other.success
-    driver = Book(shop.instance, "shared").read().run
+    driver = LaneRegistry(shop.instance, "shared").read().run
     assert f"is driven by run {driver[:8]} of location first" in shop.error(other)
     shop.produce("a", 2)
     until(lambda: shop.rows("a") == [1, 2])
@@ -659,7 +659,7 @@ def test_a_newer_run_of_the_lane_takes_over_one_flow_while_another_still_stores(
     until(lambda: shop.rows("b") == [1, 2])
     assert first.result().success
     assert shop.ended(second).success
-    assert not Departures(shop.instance).of(shop.flows)
+    assert not Evictions(shop.instance).of(shop.flows)
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
@@ -689,7 +689,7 @@ def test_a_newer_run_takes_what_the_older_one_does_not_let_go(
     shop.produce("b", 3)
     until(lambda: shop.rows("b") == [1, 2, 3])
     assert shop.ended(second).success
-    assert not Departures(shop.instance).of(shop.flows)
+    assert not Evictions(shop.instance).of(shop.flows)
 
 
 def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> None:
@@ -703,7 +703,7 @@ def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> No
     shop.patch.setattr("dataflow_assets.lanes.lane.WANTED_SECONDS", 600.0)  # the older is blind
     second = shop.aside()
     old = first.result()
-    noted = Departures(shop.instance).of(shop.flows)
+    noted = Evictions(shop.instance).of(shop.flows)
     ended.set()
     new = shop.ended(second)
     assert not noted
@@ -733,7 +733,7 @@ def test_a_run_of_a_flows_own_that_was_over_before_the_micro_batch_is_no_failure
     result = shop.ended(running)
     assert result.success
     assert f"yields: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
-    assert not Departures(shop.instance).by_flow(shop.flows)
+    assert not Evictions(shop.instance).by_flow(shop.flows)
 
 
 @pytest.mark.parametrize("how", ["off", "removed"])
@@ -749,8 +749,8 @@ def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
     monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _, **__: off)
     shop.produce("a", 1)
     running = shop.aside()
-    book = Book(shop.instance, "shared")
-    until(lambda: book.read().failing == ["default/a"])
+    registry = LaneRegistry(shop.instance, "shared")
+    until(lambda: registry.read().failing == ["default/a"])
     if how == "off":
         off["a_sensor"] = False
     else:
@@ -760,7 +760,7 @@ def test_a_flow_that_ends_while_its_server_is_down_has_not_failed(
     why = {"off": "its sensor a_sensor was switched off", "removed": "its manifest was removed"}
     assert f"leaves the lane: {why[how]}; it had met an error: a is not there" in log
     assert ("slot a stays" in log) == (how == "removed")
-    assert not Departures(shop.instance).by_flow([flow])
+    assert not Evictions(shop.instance).by_flow([flow])
 
 
 def test_a_lane_that_fails_as_a_whole_has_ended_its_flows(
@@ -791,7 +791,7 @@ def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -
     shop.produce("a", 2)
     result = shop.ended(running)
     assert result.success
-    assert "taken over" in Departures(shop.instance).of(shop.flows)["default/a"].error
+    assert "taken over" in Evictions(shop.instance).of(shop.flows)["default/a"].error
 
 
 def test_a_signal_ends_every_flow_after_its_micro_batch(shop: Shop) -> None:
@@ -841,15 +841,15 @@ def _hold_up(
     patch: pytest.MonkeyPatch, table: str, stored: threading.Event, go_on: threading.Event
 ) -> None:
     """The first micro-batch into the table waits when its rows are stored."""
-    finish = MemorySinkSession.finish
+    finish = TransactionalSession.finish
 
-    def wait(self: MemorySinkSession, *given: Any) -> Any:
-        if self._table == table and not stored.is_set():
+    def wait(self: TransactionalSession, *given: Any) -> Any:
+        if getattr(self._sink, "table", "") == table and not stored.is_set():
             stored.set()
             assert go_on.wait(50)
         return finish(self, *given)
 
-    patch.setattr(MemorySinkSession, "finish", wait)
+    patch.setattr(TransactionalSession, "finish", wait)
 
 
 def _produce(shop: Shop, ended: threading.Event) -> Future[int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import claims, graph, heartbeat
+from dataflow_assets.assets import graph, heartbeat, leases
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.runs import Runs
@@ -78,7 +78,7 @@ def test_the_signs_of_life_of_another_run_do_not_count(
 def test_a_second_run_does_not_hide_the_signs_of_life_of_the_first(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It claims the flow before it looks whether another one drives it."""
+    """It leases the flow before it looks whether another one drives it."""
     live = switch.run(STARTED, driver=replace(FlowDriver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
     Heartbeat(switch.instance, switch.flow.id).beat(live.run_id)
@@ -106,7 +106,7 @@ def test_a_run_may_wait_in_the_queue_for_as_long_as_it_takes(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch.run(dg.DagsterRunStatus.NOT_STARTED)
-    (record,) = claims.going(switch.instance)
+    (record,) = leases.going(switch.instance)
     run = record.dagster_run._replace(status=dg.DagsterRunStatus.QUEUED)
     waiting = dg.RunRecord(1, run, record.create_timestamp, record.update_timestamp)
     later(monkeypatch, 100 * SILENT_SECONDS)
@@ -128,7 +128,7 @@ def test_a_run_that_is_started_again_is_not_taken_for_the_dead_one(switch: Switc
 
 def test_a_run_that_has_ended_since_it_was_read_is_not_reported(switch: Switch) -> None:
     dead = switch.run(STARTED, driver=replace(FlowDriver.here(), boot="another"))
-    known = claims.going(switch.instance)
+    known = leases.going(switch.instance)
     switch.instance.report_run_canceled(dead)
     assert Runs(switch.instance, switch.flow, known).live() is None
     assert _status(switch, dead) == dg.DagsterRunStatus.CANCELED
@@ -158,7 +158,7 @@ def test_a_claim_stands_though_other_steps_of_its_run_overwrite_it(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dagster writes all tags of a run as they were when it read them: of two steps one loses."""
-    monkeypatch.setattr(claims, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(leases, "LOOK_SECONDS", 0.01)
     flows, run = Runs(switch.instance, switch.flow), switch.run(STARTED)
     write, lost = dg.DagsterInstance.add_run_tags, dict[str, int]()
 
@@ -170,7 +170,7 @@ def test_a_claim_stands_though_other_steps_of_its_run_overwrite_it(
     monkeypatch.setattr(dg.DagsterInstance, "add_run_tags", overwritten)
     with flows.driving(run.run_id):
         assert flows.on() is not None
-        write(switch.instance, run.run_id, {f"{claims.DRIVER}/{switch.flow.id}": "as before"})
+        write(switch.instance, run.run_id, {f"{leases.DRIVER}/{switch.flow.id}": "as before"})
         until(lambda: flows.on() is not None)
     assert flows.on() is None
 
@@ -190,7 +190,7 @@ def test_many_flows_are_one_look_at_the_runs(
 
     def look(of: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
         looks.append(of)
-        return claims.going(of)
+        return leases.going(of)
 
     monkeypatch.setattr("dataflow_assets.location.sensors.ingest.going", look)
     monkeypatch.setenv("DATAFLOW_START", "1")
@@ -208,7 +208,7 @@ def test_many_flows_are_one_look_at_the_runs(
 
 def test_a_flows_job_makes_runs_that_sensors_find(switch: Switch) -> None:
     job = location([switch.flow]).resolve_job_def("orders_job")
-    assert job.run_tags[claims.DRIVES] == "true"
+    assert job.run_tags[leases.DRIVES] == "true"
 
 
 def _status(switch: Switch, run: dg.DagsterRun) -> dg.DagsterRunStatus:
@@ -222,4 +222,4 @@ def _error(switch: Switch, run: dg.DagsterRun) -> str:
     assert _status(switch, run) == dg.DagsterRunStatus.FAILURE
     found = switch.instance.get_run_by_id(run.run_id)
     assert found is not None
-    return found.tags[claims.ERROR]
+    return found.tags[leases.ERROR]

@@ -12,11 +12,11 @@ from typing import ClassVar
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import claims, graph
+from dataflow_assets.assets import graph, leases
 from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
-from dataflow_assets.assets.lane_book import Book, FlowState
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
+from dataflow_assets.assets.lane_registry import FlowState, LaneRegistry
 from dataflow_assets.assets.lane_runs import LOCATION, LaneRuns
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.connectors.memory.source.session import MemoryPartSession
@@ -71,16 +71,16 @@ class Shop:
     def run(
         self, lane: str, status: dg.DagsterRunStatus = STARTED, place: str = ""
     ) -> dg.DagsterRun:
-        """A run of a lane; one that is started has claimed it."""
+        """A run of a lane; one that is started has leased it."""
         job = location(self.flows).resolve_job_def("ingest")
-        known = {claims.DRIVES: "true", "dataflow/lane": lane}
+        known = {leases.DRIVES: "true", "dataflow/lane": lane}
         known |= {LOCATION: place} if place else {}
         made = self.instance.create_run_for_job(job, status=STARTED, tags=known)
         if status == FAILURE:
             self.instance.report_run_failed(made)
         else:
-            own = claims.value(made.run_id, FlowDriver.here())
-            self.instance.add_run_tags(made.run_id, {f"{claims.DRIVER}/lane:{lane}": own})
+            own = leases.value(made.run_id, FlowDriver.here())
+            self.instance.add_run_tags(made.run_id, {f"{leases.DRIVER}/lane:{lane}": own})
         return made
 
 
@@ -103,7 +103,7 @@ def test_each_lane_with_something_new_is_started_once(shop: Shop) -> None:
 def test_a_lane_that_lives_is_not_started_and_says_how_its_flows_fare(shop: Shop) -> None:
     first, second = shop.add("a"), shop.add("b")
     run = shop.run("shared")
-    Book(shop.instance, "shared").write(run.run_id, {first.id: FlowState("2 s behind")})
+    LaneRegistry(shop.instance, "shared").write(run.run_id, {first.id: FlowState("2 s behind")})
     assert shop.tick() == []
     assert shop.said(first) == "in lane shared, 2 s behind"
     assert shop.said(second) == f"lane shared takes it up (run {run.run_id[:8]})"
@@ -148,7 +148,7 @@ def test_a_lane_that_has_not_begun_gets_no_successor(
 ) -> None:
     shop.add("a")
     job = location(shop.flows).resolve_job_def("ingest")
-    tags = {claims.DRIVES: "true", "dataflow/lane": "shared"}
+    tags = {leases.DRIVES: "true", "dataflow/lane": "shared"}
     waits = shop.instance.create_run_for_job(job, tags=tags)
     assert waits.status == dg.DagsterRunStatus.NOT_STARTED
     later(monkeypatch, LONG_SECONDS + 1)
@@ -161,7 +161,7 @@ def test_a_lane_whose_process_is_paused_says_so_and_gets_a_successor(
 ) -> None:
     flow = shop.add("a")
     run = shop.run("shared")
-    Book(shop.instance, "shared").write(run.run_id, {flow.id: FlowState("2 s behind")})
+    LaneRegistry(shop.instance, "shared").write(run.run_id, {flow.id: FlowState("2 s behind")})
     later(monkeypatch, 120)
     assert shop.tick() == []
     assert shop.said(flow).startswith(
@@ -191,8 +191,8 @@ def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
     run = shop.run("shared")
     later(monkeypatch, 0)
     gone = FlowDriver.here()
-    dead = claims.value(run.run_id, FlowDriver(gone.host, "another", 1, 1, gone.namespace))
-    shop.instance.add_run_tags(run.run_id, {f"{claims.DRIVER}/lane:shared": dead})
+    dead = leases.value(run.run_id, FlowDriver(gone.host, "another", 1, 1, gone.namespace))
+    shop.instance.add_run_tags(run.run_id, {f"{leases.DRIVER}/lane:shared": dead})
     assert shop.tick() == []
     found = shop.instance.get_run_by_id(run.run_id)
     assert found is not None
@@ -207,7 +207,7 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
 ) -> None:
     later(monkeypatch, 0)
     for number in range(AT_ONCE + 2):
-        Departures(shop.instance).leave(shop.add(f"f{number}"), "no database")
+        Evictions(shop.instance).leave(shop.add(f"f{number}"), "no database")
     assert shop.tick() == []
     assert shop.said(shop.flows[0]) == "failed once; next try in 5 s. Last error: no database"
     assert shop.summary.splitlines()[:2] == [
@@ -235,14 +235,14 @@ def test_flows_go_back_when_another_one_has_shown_that_their_servers_work(
     shop: Shop, elsewhere: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run for each of two hundred flows, eight at a time, would take a quarter of an hour."""
-    departures = Departures(shop.instance)
+    evictions = Evictions(shop.instance)
     first, second, wrong = (shop.add(name) for name in "abc")
     later(monkeypatch, 0)
     for flow in (first, second, elsewhere):
-        departures.leave(flow, "no answer", passing=True)
-    departures.leave(wrong, "no such column")
+        evictions.leave(flow, "no answer", passing=True)
+    evictions.leave(wrong, "no such column")
     later(monkeypatch, 1)
-    departures.come_back(first)
+    evictions.come_back(first)
     shop.tick()
     assert shop.said(second) == "failed once; next try in 4 s. Last error: no answer"
     later(monkeypatch, SETTLED_SECONDS)
@@ -252,9 +252,9 @@ def test_flows_go_back_when_another_one_has_shown_that_their_servers_work(
         assert shop.said(flow) == "a run of its own is being started"
     later(monkeypatch, 200)
     for flow in (first, second):
-        departures.leave(flow, "no answer", passing=True)
+        evictions.leave(flow, "no answer", passing=True)
     later(monkeypatch, 1)
-    departures.come_back(first)
+    evictions.come_back(first)
     shop.tick()
     assert shop.said(second).startswith("failed 2 times in a row"), "it was not the server"
 
@@ -294,7 +294,7 @@ def test_a_flow_that_has_left_its_lane_waits_for_its_source(
     monkeypatch.setattr(Unmade, "made", False)
     flow = shop.add_table("orders", Unmade)
     later(monkeypatch, 0)
-    Departures(shop.instance).leave(flow, "the table does not exist")
+    Evictions(shop.instance).leave(flow, "the table does not exist")
     later(monkeypatch, 6)
     assert shop.tick() == []
     assert shop.said(flow) == "cannot look for new data: the table does not exist"

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import definitions
-from dataflow_assets.assets import claims, graph, runs
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets import graph, leases, runs
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.connectors.memory import MemorySpanSink, Store
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError, TransientError
@@ -181,7 +181,7 @@ def test_a_branch_whose_sink_is_down_fails_the_run_and_the_others_are_materializ
     shop: Shop, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.produce(1, 2, 6)
-    Departures(shop.instance).leave(shop.flow, "the sink is down")
+    Evictions(shop.instance).leave(shop.flow, "the sink is down")
     with monkeypatch.context() as patch:
         _down(patch, kind)
         result = shop.run()
@@ -190,7 +190,7 @@ def test_a_branch_whose_sink_is_down_fails_the_run_and_the_others_are_materializ
         assert [len(shop.events(table)) for table in TABLES] == [1, 0, 1]
         run = shop.instance.get_run_by_id(result.run_id)
         assert run is not None
-        error = run.tags[claims.ERROR]
+        error = run.tags[leases.ERROR]
         assert "flow default/orders: memory:odd was suspended: the sink is down" in error
         assert "The other branches went on" in error
         assert (runs.PERMANENT in run.tags) == (kind is PermanentError)
@@ -207,7 +207,7 @@ def test_a_new_branch_that_cannot_be_asked_keeps_no_other_from_running(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.produce(1, 2, 6)
-    Departures(shop.instance).leave(shop.flow, "the sink is down")
+    Evictions(shop.instance).leave(shop.flow, "the sink is down")
     _down(monkeypatch, TransientError)
     shop.run()
     assert "failed 2 times in a row; next try in" in shop.tick().skip_message
@@ -256,12 +256,12 @@ def test_the_replay_job_fails_with_a_sentence(shop: Shop) -> None:
     assert not result.success
     run = shop.instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert run.tags[claims.ERROR].startswith("since: 'yesterday' is not a time with its zone")
+    assert run.tags[leases.ERROR].startswith("since: 'yesterday' is not a time with its zone")
     shop.write(ERRORS + "\n  maintenance: {{suspended: true}}")
     result = shop.run("replay", flow="default/orders")
     run = shop.instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert "is suspended in its manifest" in run.tags[claims.ERROR]
+    assert "is suspended in its manifest" in run.tags[leases.ERROR]
 
 
 def test_the_launchpad_knows_the_flows(shop: Shop) -> None:

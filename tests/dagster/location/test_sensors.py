@@ -10,8 +10,8 @@ import pytest
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import FlowDriver
-from dataflow_assets.assets.lane_book import Book, FlowState
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
+from dataflow_assets.assets.lane_registry import FlowState, LaneRegistry
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Finding, TransientError
@@ -121,7 +121,7 @@ def test_a_flow_that_has_succeeded_by_itself_goes_back_to_its_lane(switch: Switc
     switch.produce(3)
     switch.leave("no broker")
     assert "failed once" in switch.reason()
-    Departures(switch.instance).come_back(switch.flow)
+    Evictions(switch.instance).come_back(switch.flow)
     assert switch.tick().job_name == "ingest"
     switch.leave("no broker again")
     assert "failed 2 times in a row; next try in 10 s" in switch.reason()  # it left twice lately
@@ -223,7 +223,7 @@ def test_a_run_that_commits_tells_its_lag_itself(
 def test_the_state_is_observed_when_it_changes(switch: Switch) -> None:
     """The first time its run's own events tell that it is running."""
     switch.stand(p0=0)
-    flow, departures = switch.flow, Departures(switch.instance)
+    flow, evictions = switch.flow, Evictions(switch.instance)
 
     def look(flow: Flow, cursor: str | None) -> tuple[list[object], str]:
         sensor = lag_sensor(graph.build([flow]))
@@ -235,16 +235,16 @@ def test_the_state_is_observed_when_it_changes(switch: Switch) -> None:
     stopped, cursor = look(off, None)
     assert stopped == ["Stopped"]
     assert look(off, cursor)[0] == []
-    departures.leave(flow, "no such table")
+    evictions.leave(flow, "no such table")
     failed, cursor = look(flow, cursor)
     assert failed == ["Error"]
     assert look(flow, cursor)[0] == []
-    departures.come_back(flow)
+    evictions.come_back(flow)
     switch.run(dg.DagsterRunStatus.STARTED, driver=FlowDriver.here())
     running, cursor = look(flow, cursor)
     assert running == ["Running"]
     page = {flow.id: FlowState("", failing=True)}
-    Book(switch.instance, flow.lane).write("r", page)
+    LaneRegistry(switch.instance, flow.lane).write("r", page)
     assert look(flow, cursor)[0] == ["Error"]
 
 
@@ -254,7 +254,7 @@ def test_a_flow_whose_lane_was_killed_runs_no_more(
     """The last page of the lane says Running, and gets old; then a new lane takes the flow up."""
     sensor = lag_sensor(graph.build([switch.flow]))
     monkeypatch.setenv("DATAFLOW_START", "1")  # all switches are on
-    Book(switch.instance, switch.flow.lane).write("r", {switch.flow.id: FlowState("")})
+    LaneRegistry(switch.instance, switch.flow.lane).write("r", {switch.flow.id: FlowState("")})
     cursor = None
 
     def look() -> list[object]:

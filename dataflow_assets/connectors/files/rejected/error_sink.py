@@ -88,7 +88,7 @@ class _FilesOrigin(msgspec.Struct):
     flow: str
 
 
-class _Told(msgspec.Struct):
+class _RejectedLine(msgspec.Struct):
     error: _FilesOrigin
 
 
@@ -99,7 +99,7 @@ def _entry(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
         PermanentError: the line is no error record; it might have been one.
     """
     try:
-        if decode_json(line, _Told).error.flow != flow:
+        if decode_json(line, _RejectedLine).error.flow != flow:
             return None
         return entry(line)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:

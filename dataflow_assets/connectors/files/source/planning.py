@@ -27,7 +27,6 @@ class FilesRange(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> FilesStored:
-        """The file that it is a range of."""
         return FilesStored(self.name, self.size, self.changed)
 
 
@@ -63,17 +62,17 @@ def unread(
     read to its end.
     """
     new = [one for one in files if one.name != start.file and not start.has(one)]
-    found = [
+    parts = [
         Unread(one, 0, one.size if stop is None or stop.has(one) else stop.at)
         for one in sorted(new, key=lambda one: stop is not None and one.name == stop.file)
         if stop is None or stop.has(one) or one.name == stop.file
     ]
     for one in files:
         if one.name == start.file:
-            whole = stop is None or stop.has(one) or bool(found)
+            whole = stop is None or stop.has(one) or bool(parts)
             end = one.size if stop is None or whole else stop.at if stop.file == one.name else 0
-            found.insert(0, Unread(one, start.at, end))
-    return [one for one in found if one.begin < one.end]
+            parts.insert(0, Unread(one, start.at, end))
+    return [one for one in parts if one.begin < one.end]
 
 
 @dataclass
@@ -86,13 +85,12 @@ class FilesCut:
     parts: list[list[FilesRange]] = field(default_factory=list)
     done: list[FilesStored] = field(default_factory=list)
     """The files that are read to their end."""
-    begun: tuple[FilesStored, int] | None = None
+    partial: tuple[FilesStored, int] | None = None
     """The file that is not, and up to where it is read."""
     full: bool = False
     _room: int = 0
 
     def take(self, pieces: Iterable[Unread]) -> FilesCut:
-        """Cuts files, as long as there is room."""
         for piece in pieces:
             file, at, whole = piece.file, piece.begin, bool(compression(piece.file.name))
             while at < piece.end and self._open(file.size if whole else 1):
@@ -103,7 +101,7 @@ class FilesCut:
             if at == file.size:
                 self.done.append(file)
             elif at:
-                self.begun = file, at
+                self.partial = file, at
             if at < piece.end:
                 self.full = True
                 return self

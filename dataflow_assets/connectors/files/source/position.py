@@ -1,4 +1,4 @@
-"""Where a reader of a folder is: which files it has read, as they were then.
+"""The position of a reader of a folder: which files it has read, as they were then.
 
 A file is remembered by 16 bytes, half of them its name and half its size and time of change: so a
 file that comes late is found whatever it is called, and one that changed is told from a new one.
@@ -45,21 +45,24 @@ class FilesPosition:
     def parse(cls, text: object) -> FilesPosition:
         """Returns what `text` wrote; None for nothing. Raises PermanentError for anything else."""
         try:
-            told = decode_json(str(text or "{}"), _Text)
-            data = base64.b64decode(told.read, validate=True)
+            fields = decode_json(str(text or "{}"), _Text)
+            data = base64.b64decode(fields.read, validate=True)
         except (msgspec.MsgspecError, ValueError):
             raise PermanentError(f"{text} is not a position in a folder of files") from None
         halves = [data[at : at + _HALF] for at in range(0, len(data), _HALF)]
         done = dict(zip(halves[::2], halves[1::2], strict=True))
-        return cls(done, told.file, told.at, told.version)
+        return cls(done, fields.file, fields.at, fields.version)
 
     @classmethod
     def after(
-        cls, files: Iterable[FilesStored], begun: tuple[FilesStored, int] | None = None
+        cls, files: Iterable[FilesStored], partial: tuple[FilesStored, int] | None = None
     ) -> FilesPosition:
         """All of these files are read, and of one that is begun the lines before a byte."""
         done = dict(map(marks, files))
-        return cls(done, begun[0].name, begun[1], marks(begun[0])[1].hex()) if begun else cls(done)
+        if partial is None:
+            return cls(done)
+        file, at = partial
+        return cls(done, file.name, at, marks(file)[1].hex())
 
     def text(self) -> str:
         data = b"".join(name + version for name, version in sorted(self.read.items()))
@@ -67,19 +70,18 @@ class FilesPosition:
         return msgspec.json.encode(fields).decode()
 
     def then(self, added: FilesPosition) -> FilesPosition:
-        """Behind what a span adds to this position."""
         return replace(added, read={**self.read, **added.read})
 
-    def lacking(self, other: FilesPosition) -> set[bytes]:
+    def unread_names(self, other: FilesPosition) -> set[bytes]:
         """The files, by the marks of their names, of which the other one has read more."""
         names = {*other.read} - {*self.read}
-        begun = mark(other.file)
+        partial = mark(other.file)
         if (
             other.file
-            and begun not in self.read
+            and partial not in self.read
             and (self.file != other.file or self.at < other.at)
         ):
-            names.add(begun)
+            names.add(partial)
         return names
 
     def has(self, file: FilesStored) -> bool:
@@ -89,8 +91,8 @@ class FilesPosition:
     def has_changed(self, file: FilesStored) -> bool:
         """Returns whether the file is done or begun, and looked different then."""
         name, version = marks(file)
-        known = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
-        return known not in (None, version)
+        seen = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
+        return seen not in (None, version)
 
 
 def marks(file: FilesStored) -> tuple[bytes, bytes]:

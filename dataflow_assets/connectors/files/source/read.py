@@ -1,4 +1,4 @@
-"""What a task reads: the lines of a part."""
+"""Reading inside a task: the lines of a part."""
 
 from __future__ import annotations
 

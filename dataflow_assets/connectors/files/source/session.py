@@ -116,12 +116,12 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
 
     @override
     def lags(self, partition: str, position: Position | None, end: Position) -> bool:
-        lacking = FilesPosition.parse(position).lacking(FilesPosition.parse(end))
-        if not lacking:
+        unread_names = FilesPosition.parse(position).unread_names(FilesPosition.parse(end))
+        if not unread_names:
             return False
-        if not lacking & self._there.keys():
+        if not unread_names & self._there.keys():
             self._files()  # somebody else may have found them since
-        there = (self._there[name] for name in lacking & self._there.keys())
+        there = (self._there[name] for name in unread_names & self._there.keys())
         return any(fnmatchcase(one.name, self._source.glob) for one in there)
 
     @override
@@ -130,7 +130,7 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
         self._check(start, files)
         new = unread(files, start, FilesPosition.parse(until[FOLDER]) if until else None)
         cut = FilesCut(self._step(new, limit), self._source.parallel_reads).take(new)
-        added = FilesPosition.after(cut.done, cut.begun).text()
+        added = FilesPosition.after(cut.done, cut.partial).text()
         return Span.of_parts(added, map(text_of, cut.parts), full=cut.full)
 
     def _check(self, start: FilesPosition, files: Sequence[FilesStored]) -> None:
@@ -171,24 +171,21 @@ class FilesSourceSession(SourceSession, Peeks, ReplansParts):
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        found = ranges_of(piece.part)
-        for one in found:
+        ranges = ranges_of(piece.part)
+        for one in ranges:
             if reason := why_changed(one, self._there.get(mark(one.name))):
                 raise Outdated(reason)
-        step = self._step([Unread(one.file, one.begin, one.end) for one in found], limit)
-        return smaller(found, step)
+        step = self._step([Unread(one.file, one.begin, one.end) for one in ranges], limit)
+        return smaller(ranges, step)
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = FilesPosition.parse(positions.get(FOLDER))
-        found = found.then(FilesPosition.parse(fold_parts(positions, FOLDER)))
-        return _positions(replace(found, read=self._files_to_remember(found)))
-
-    def _files_to_remember(self, position: FilesPosition) -> Mapping[bytes, bytes]:
-        """Files that were taken away are forgotten; not all at once, as when a disk is away."""
+        position = FilesPosition.parse(positions.get(FOLDER))
+        position = position.then(FilesPosition.parse(fold_parts(positions, FOLDER)))
+        # Files that were taken away are forgotten; not all at once, as when a disk is away.
         there = self._there
         kept = {name: seen for name, seen in position.read.items() if name in there}
-        return kept if there else position.read
+        return _positions(replace(position, read=kept if there else position.read))
 
     @override
     def lag(self, after: Positions) -> Lag:

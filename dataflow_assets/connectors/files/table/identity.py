@@ -1,4 +1,4 @@
-"""What a folder is known by, and that folders of flows do not lie in one another.
+"""The identity of a folder, and a check that folders of flows do not lie in one another.
 
 A reader of the outer one would read both.
 

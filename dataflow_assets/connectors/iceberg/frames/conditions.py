@@ -55,16 +55,16 @@ def condition(partitions: Partitions | None, table: object, schema: Schema) -> B
         return AlwaysTrue()
     partitions.check(table, schema.column_names)
     try:
-        found = _any(
+        whole = _any(
             _all(_dimension(schema, d) for d in product) for product in partitions.products
         )
-        bind(schema, found, case_sensitive=True)
+        bind(schema, whole, case_sensitive=True)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise PermanentError(
             f"metadata partition_expr: a partition key is no value of its column in {table}: "
             f"{error}"
         ) from None
-    return found
+    return whole
 
 
 def others(partitions: Partitions, condition: BooleanExpression) -> BooleanExpression:
@@ -99,14 +99,14 @@ def _text(value: date | datetime) -> str:
 
 
 def _any(each: Iterable[BooleanExpression]) -> BooleanExpression:
-    found: BooleanExpression = AlwaysFalse()
+    expression: BooleanExpression = AlwaysFalse()
     for one in each:
-        found = Or(found, one)
-    return found
+        expression = Or(expression, one)
+    return expression
 
 
 def _all(each: Iterable[BooleanExpression]) -> BooleanExpression:
-    found: BooleanExpression = AlwaysTrue()
+    expression: BooleanExpression = AlwaysTrue()
     for one in each:
-        found = And(found, one)
-    return found
+        expression = And(expression, one)
+    return expression

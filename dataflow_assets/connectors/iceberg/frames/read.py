@@ -46,7 +46,7 @@ def read(
     held: ExitStack,  # noqa: ARG001 - what other systems need
     partitions: Partitions | None = None,
 ) -> DataFrame:
-    """As `TableFrames.read`: the current snapshot, read in tasks."""
+    """Implements `TableFrames.read`: the current snapshot, read in tasks."""
     with translate_errors(sink, "read"):
         table = connect(sink).table(sink.identifier)
     if table is None:
@@ -80,7 +80,7 @@ def frame_of(
 
 
 def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
-    """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
+    """Implements `TableFrames.describe`, with the columns that rows can fill; from the catalog."""
     with translate_errors(sink, "look at"):
         table = connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)
@@ -88,9 +88,9 @@ def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
 
 def readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
-    known = {field.name: field.type for field in row_schema(table.schema())}
-    wanted = choose(f"table {'.'.join(table.name())}", names, known)
-    return pa.schema([(name, spark_type(known[name])) for name in wanted])
+    types = {field.name: field.type for field in row_schema(table.schema())}
+    chosen = choose(f"table {'.'.join(table.name())}", names, types)
+    return pa.schema([(name, spark_type(types[name])) for name in chosen])
 
 
 def group_files(tasks: Sequence[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
@@ -138,9 +138,9 @@ def rows_of(
     """Such rows of these files, about in the table's types; called in tasks."""
     io = load_file_io(dict(target.io), target.location)
     bound = bind(metadata.schema(), rows, case_sensitive=True)
-    asked = [str(metadata.schema().find_column_name(each)) for each in extract_field_ids(bound)]
-    only = expression_to_pyarrow(bound) if asked else None
+    filtered = [str(metadata.schema().find_column_name(each)) for each in extract_field_ids(bound)]
+    only = expression_to_pyarrow(bound) if filtered else None
     for task in tasks:
-        for batch in live_rows(metadata, io, task, list(dict.fromkeys([*names, *asked]))):
+        for batch in live_rows(metadata, io, task, list(dict.fromkeys([*names, *filtered]))):
             table = pa.Table.from_batches([batch])
             yield (table if only is None else table.filter(only)).select(list(names))

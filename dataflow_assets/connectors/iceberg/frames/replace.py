@@ -71,13 +71,13 @@ class Replacement:
     def _commit(self, tasks: Tasks, files: Sequence[DataFile]) -> None:
         seen = _file_names(tasks)
 
-        def unmoved(table: Table) -> None:
+        def check_unmoved(table: Table) -> None:
             if _file_names(files_with(table, self.rows)) != seen:
                 raise IcebergMoved
 
         gone = frozenset(task.file.file_path for task in tasks)
         self.committer.commit(
-            TableChange(KEY, lambda _: None, files=files, gone=gone, guard=unmoved)
+            TableChange(KEY, lambda _: None, files=files, gone=gone, guard=check_unmoved)
         )
 
 
@@ -87,7 +87,6 @@ def mixed_files(tasks: Tasks) -> list[FileScanTask]:
 
 
 def _file_names(tasks: Tasks) -> set[tuple[str, ...]]:
-    """The files with the files of their deletes."""
     return {
         (task.file.file_path, *sorted(each.file_path for each in task.delete_files))
         for task in tasks

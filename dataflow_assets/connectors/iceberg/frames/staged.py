@@ -41,7 +41,6 @@ class Outside:
     rows: BooleanExpression
 
     def check(self, table: str, target: WriteTarget, batch: pa.RecordBatch) -> None:
-        """Raises PermanentError where there is one among these."""
         bound = bind(target.iceberg_schema, self.rows, case_sensitive=True)
         wrong = pa.Table.from_batches([batch]).filter(expression_to_pyarrow(bound))
         if wrong.num_rows:
@@ -69,9 +68,9 @@ def stage(
 
 def collect_files(done: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     """The files, and their rows, once the tasks are done; `done` is of DDL."""
-    found = done.toArrow()
-    texts = [text for files in found.column("files").to_pylist() for text in files or ()]
-    return [data_file(text, table) for text in texts], sum(found.column("rows").to_pylist())
+    staged = done.toArrow()
+    texts = [text for files in staged.column("files").to_pylist() for text in files or ()]
+    return [data_file(text, table) for text in texts], sum(staged.column("rows").to_pylist())
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,9 @@ def _fit_batch(
 
     Raises PermanentError for a value that is not kept, or is missing where there must be one.
     """
-    given = set(batch.schema.names)
-    wanted = pa.schema([one for one in row_schema(target.iceberg_schema) if one.name in given])
-    rows = fit(table, batch.select(wanted.names), wanted)
+    held = set(batch.schema.names)
+    shape = pa.schema([one for one in row_schema(target.iceberg_schema) if one.name in held])
+    rows = fit(table, batch.select(shape.names), shape)
     schema = file_schema(target.iceberg_schema, names)
     try:
         columns = [encode_column(rows, field) for field in schema]
@@ -133,9 +132,9 @@ def as_read(frame: DataFrame, table: Table) -> DataFrame:
     """
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    given: pa.Schema = to_arrow_schema(frame.schema)
+    frame_schema: pa.Schema = to_arrow_schema(frame.schema)
     stored = file_schema(table.schema(), frame.columns)
-    if all(given.field(column.name).type == column.type for column in stored):
+    if all(frame_schema.field(column.name).type == column.type for column in stored):
         return frame
     columns = readable(table, frame.columns)
     reader = _AsRead(f"table {'.'.join(table.name())}", write_target(table), columns)

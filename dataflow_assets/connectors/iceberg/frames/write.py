@@ -47,7 +47,7 @@ def write(
     key: Sequence[str],
     partitions: Partitions | None = None,
 ) -> int:
-    """As `TableFrames.write`, in one commit.
+    """Implements `TableFrames.write`, in one commit.
 
     `upsert` writes the whole table again, `overwrite` of partitions the files that have rows of
     these and of others.
@@ -76,12 +76,12 @@ def _overwrite_some(
     replaced = condition(partitions, _name(table), table.schema())
     stay = others(partitions, replaced)
 
-    def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
+    def rewritten_files(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         again = mixed_files(tasks)
         return rewrite(committer.table, frame.sparkSession, stay, again) if again else []
 
     files, rows = stage(frame, table, Outside(partitions, stay))
-    Replacement(sink, committer, replaced).run(made, files)
+    Replacement(sink, committer, replaced).run(rewritten_files, files)
     return rows
 
 
@@ -89,35 +89,32 @@ def _upsert(
     sink: TableSinkOptions, committer: Committer, frame: DataFrame, key: Sequence[str]
 ) -> int:
     # Computed once: a source that is read again may have other rows by then.
-    given = as_read(frame, committer.table).localCheckpoint()
-    _check_keys(_name(committer.table), given, key)
+    rows = as_read(frame, committer.table).localCheckpoint()
+    table = _name(committer.table)
+    if rows.where(" OR ".join(f"{_quote(name)} IS NULL" for name in key)).limit(1).count():
+        raise null_in_key(table, key)
+    if rows.groupBy(*map(_quote, key)).count().where("count > 1").limit(1).count():
+        raise several_of_one_key(table)
 
-    def made(tasks: Sequence[FileScanTask]) -> list[DataFile]:
+    def rewritten_files(tasks: Sequence[FileScanTask]) -> list[DataFile]:
         here = committer.table
         _refuse_loss(here)
         stored = frame_of(here, frame.sparkSession, tasks)
-        return stage(_merge(given, stored, key), here)[0]
+        return stage(_merge(rows, stored, key), here)[0]
 
-    Replacement(sink, committer, AlwaysTrue()).run(made)
-    return given.count()
+    Replacement(sink, committer, AlwaysTrue()).run(rewritten_files)
+    return rows.count()
 
 
 def _refuse_loss(table: Table) -> None:
     """All rows go through Spark, which has no type for some columns."""
-    known = row_schema(table.schema()).names
-    if lost := [field.name for field in table.schema().fields if field.name not in known]:
+    columns = row_schema(table.schema()).names
+    if lost := [field.name for field in table.schema().fields if field.name not in columns]:
         raise PermanentError(
             f"{_name(table)}: mode upsert writes the table again, and would lose the values of "
             f"column {', '.join(lost)}, which a DataFrame has no type for: use mode append, or "
             "overwrite with partition_expr"
         )
-
-
-def _check_keys(table: str, frame: DataFrame, key: Sequence[str]) -> None:
-    if frame.where(" OR ".join(f"{_quote(name)} IS NULL" for name in key)).limit(1).count():
-        raise null_in_key(table, key)
-    if frame.groupBy(*map(_quote, key)).count().where("count > 1").limit(1).count():
-        raise several_of_one_key(table)
 
 
 def _quote(name: str) -> str:
@@ -147,8 +144,8 @@ def _table(catalog: TableCatalog, sink: TableSinkOptions, frame: DataFrame) -> T
         table = catalog.table(sink.identifier)
         if table is None:
             create_table.ensure_namespace(catalog, sink)
-            made = table_schema(map(_optional, columns))
-            table = catalog.make(sink.identifier, made, {})
+            schema = table_schema(map(_optional, columns))
+            table = catalog.make(sink.identifier, schema, {})
     create_table.check(table)
     refuse_unknown_columns(_name(table), columns.names, table.schema().column_names)
     return table

@@ -85,8 +85,8 @@ def _groups(table: Table, target_bytes: int) -> Iterator[list[DataFile]]:
         return
     entries = [one for one in live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
     current = table.spec().spec_id
-    found = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
-    for _, some in groupby(found, key=lambda one: _kind_and_age(one)[:2]):
+    ours = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
+    for _, some in groupby(ours, key=lambda one: _kind_and_age(one)[:2]):
         files = _within([one.data_file for one in some], target_bytes)
         if len(files) >= FEWEST:
             yield files
@@ -99,13 +99,13 @@ def _kind_and_age(entry: ManifestEntry) -> tuple[str, int, int]:
 
 
 def _within(files: Sequence[DataFile], target_bytes: int) -> list[DataFile]:
-    found: list[DataFile] = []
+    group: list[DataFile] = []
     for one in files[:MOST]:
         target_bytes -= one.file_size_in_bytes
         if target_bytes < 0:
             break
-        found.append(one)
-    return found
+        group.append(one)
+    return group
 
 
 def live(table: Table) -> list[ManifestEntry]:
@@ -152,5 +152,5 @@ def _rows(table: Table, file: DataFile, schema: pa.Schema) -> Iterator[pa.Record
     except IcebergUnreadable:
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
         for batch in scan.to_record_batches([FileScanTask(file)]):
-            found = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-            yield from found.to_batches()
+            rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            yield from rows.to_batches()

@@ -68,8 +68,8 @@ def own_age(table: Table) -> timedelta:
 
 def _lineage(table: Table) -> Iterator[Snapshot]:
     """The head of the main branch, what it was made from, and so on."""
-    known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     place = head(table)
-    while place in known:
-        yield known[place]
-        place = known.pop(place).parent_snapshot_id
+    while place in snapshots:
+        yield snapshots[place]
+        place = snapshots.pop(place).parent_snapshot_id

@@ -6,7 +6,7 @@ was planned on it can still be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -32,9 +32,17 @@ def maintain(
     readers: Sequence[Positions] = (),
     now: datetime | None = None,
 ) -> list[Tidied]:
-    """As `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
+    """Implements `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
     catalog = connect(sink)
-    tables = (sink.identifier, _unread_since(readers)), (identifier(sink), None)
+    # When the snapshot was committed from which the reader that is furthest behind goes on. The
+    # snapshots since then, and that one, are still to be read. Of the parts of an unfinished span
+    # the earliest counts. None where every reader begins with the snapshot that is current then.
+    positions = [SnapshotPosition.parse(text) for stored in readers for text in stored.values()]
+    commits = [position.at for position in positions if position.snapshot is not None]
+    unread_since = min(
+        (datetime.fromisoformat(at) if at else _EPOCH for at in commits), default=None
+    )
+    tables = (sink.identifier, unread_since), (identifier(sink), None)
     tidied: list[Tidied] = []
     for name, unread in tables:
         with translate_errors(sink, "tidy"):
@@ -42,17 +50,6 @@ def maintain(
             if table is not None:
                 tidied.append(_tidy(catalog, table, keep, unread, now or utc_now()))
     return tidied
-
-
-def _unread_since(readers: Iterable[Positions]) -> datetime | None:
-    """When the snapshot was committed from which the reader that is furthest behind goes on.
-
-    The snapshots since then, and that one, are still to be read. Of the parts of an unfinished span
-    the earliest counts. None where every reader begins with the snapshot that is current then.
-    """
-    positions = [SnapshotPosition.parse(text) for stored in readers for text in stored.values()]
-    commits = [position.at for position in positions if position.snapshot is not None]
-    return min((datetime.fromisoformat(at) if at else _EPOCH for at in commits), default=None)
 
 
 def _tidy(

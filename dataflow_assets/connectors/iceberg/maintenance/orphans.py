@@ -39,7 +39,7 @@ class _File:
 
 @dataclass(frozen=True)
 class Swept:
-    """What was deleted."""
+    """The files that were deleted."""
 
     files: int = 0
     bytes: int = 0
@@ -59,10 +59,10 @@ def sweep_later(catalog: Catalog, table: Table, now: datetime, grace: timedelta)
     Raises:
         OSError: a list cannot be read; nothing was deleted.
     """
-    found = unlisted_files(catalog, table, now - grace)
+    unlisted = unlisted_files(catalog, table, now - grace)
     seen = _first_seen(table)
-    since = {name: seen.get(name, now) for name in found}
-    done = delete(table, [file for name, file in found.items() if now - since[name] >= grace])
+    since = {name: seen.get(name, now) for name in unlisted}
+    done = delete(table, [file for name, file in unlisted.items() if now - since[name] >= grace])
     left = {name: at.isoformat() for name, at in since.items() if now - at < grace}
     if left or seen:
         with table.io.new_output(_place(table)).create(overwrite=True) as stream:
@@ -77,10 +77,10 @@ def _place(table: Table) -> str:
 def _first_seen(table: Table) -> dict[str, datetime]:
     try:
         with table.io.new_input(_place(table)).open() as stream:
-            found = json.loads(stream.read())
+            document = json.loads(stream.read())
     except (FileNotFoundError, ValueError):
         return {}
-    return {name: datetime.fromisoformat(at) for name, at in found.items()}
+    return {name: datetime.fromisoformat(at) for name, at in document.items()}
 
 
 def unlisted_files(catalog: Catalog, table: Table, before: datetime) -> dict[str, _File]:
@@ -116,8 +116,8 @@ def _old(
     scheme, host, path = io.parse_location(place, io.properties)
     selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
     for info in io.fs_by_scheme(scheme, host).get_file_info(selector):
-        known = info.is_file and info.mtime is not None and names.fullmatch(info.base_name)
-        if known and info.mtime < before:
+        is_candidate = info.is_file and info.mtime is not None and names.fullmatch(info.base_name)
+        if is_candidate and info.mtime < before:
             yield info.base_name, _File(f"{place}{info.path[len(path) :]}", info.size)
 
 

@@ -35,7 +35,7 @@ SWEPT = "dataflow.swept"
 
 
 class Upkeep:
-    """Of one table, for as long as a session of its flow lives; used by one thread."""
+    """Maintenance of one table, for as long as a session of its flow lives; used by one thread."""
 
     def __init__(self, sink: TableSinkOptions) -> None:
         self._sink = sink
@@ -72,7 +72,11 @@ class Upkeep:
         age = max(stay, own_age(committer.table))
         expire(committer.catalog, committer.table, SNAPSHOTS, utc_now() - age)
         if _is_due(committer.table.properties.get(SWEPT)):
-            self._sweep(committer)
+            table = committer.table
+            update = SetPropertiesUpdate(updates={SWEPT: json.dumps(utc_now().isoformat())})
+            same = AssertTableUUID(uuid=table.metadata.table_uuid)
+            committer.catalog.commit_table(table, (same,), (update,))
+            sweep_later(committer.catalog, table, utc_now(), ORPHANS)
         committer.reload()
 
     def _forget(self, committer: Committer) -> None:
@@ -93,14 +97,6 @@ class Upkeep:
             if time.monotonic() > until:
                 break
         self._looked = time.monotonic()
-
-    def _sweep(self, committer: Committer) -> None:
-        """Said beforehand: of two drivers that begin at once, both may sweep, and no run does."""
-        table = committer.table
-        update = SetPropertiesUpdate(updates={SWEPT: json.dumps(utc_now().isoformat())})
-        same = AssertTableUUID(uuid=table.metadata.table_uuid)
-        committer.catalog.commit_table(table, (same,), (update,))
-        sweep_later(committer.catalog, table, utc_now(), ORPHANS)
 
 
 def _is_due(text: str | None) -> bool:

@@ -15,7 +15,7 @@ from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last
 
 @dataclass(frozen=True)
 class IcebergRules:
-    """What the sink says about keys and deletes. `now`: when deletes are marked, the same for all.
+    """The sink's rules for keys and deletes. `now`: when deletes are marked, the same for all.
 
     `soft`: the column that marks them; None where rows of deleted keys are removed.
     """
@@ -78,9 +78,9 @@ def merge_rows(stored: pa.RecordBatch, folded: Folded, rules: IcebergRules) -> p
     """The stored rows, changed where a folded row has their key, without those that are gone."""
     schema = stored.schema
     keys = key_bytes(stored, schema, rules.key)
-    found = pc.index_in(keys, value_set=folded.keys)
-    matched = found.is_valid().to_numpy(zero_copy_only=False)
-    partner = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    indexes = pc.index_in(keys, value_set=folded.keys)
+    matched = indexes.is_valid().to_numpy(zero_copy_only=False)
+    partner = indexes.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not matched.any():
         return stored
     here = np.arange(stored.num_rows)

@@ -53,7 +53,7 @@ class HeadMoved(TransientError):
 
 @dataclass(frozen=True)
 class IcebergMerged:
-    """What one merge has written, and the paths of what it replaces."""
+    """Files that one merge has written, and the paths of those that it replaces."""
 
     files: tuple[DataFile, ...] = ()
     gone: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class IcebergMerge:
         self.made = IcebergMerged()
 
     def again(self, table: Table) -> IcebergMerge:
-        """The same span merged into the table as it stands by now."""
+        """This merge of the same span, into the newest state of the table."""
         merge = IcebergMerge(self._sink, table, self._staged, self._new_session)
         merge.run()
         return merge
@@ -102,7 +102,10 @@ class IcebergMerge:
             self._sink.target_file_size_bytes,
             from_environment(),
         )
-        results = _collect(self._places().mapInArrow(rewriter, "result binary"))
+        frame = self._places().mapInArrow(rewriter, "result binary")
+        table = _run(frame.toArrow)
+        outputs = table.column(RESULT).to_pylist()
+        results = [decode_msgpack(output, Rewritten) for output in outputs]
         files = [data_file(text, self._table) for one in results for text in one.files]
         self.made = IcebergMerged(
             tuple(files), frozenset(path for one in results for path in one.gone)
@@ -113,8 +116,8 @@ class IcebergMerge:
         inserts = min(MOST_PARTS, self._staged.bytes // PART_BYTES + 1)
         bucket = f"coalesce(file, -1 - pmod(hash(k), {inserts})) as bucket"
         stored = self._stored_keys(self._table, self._tasks)
-        found = self._staged_keys().join(stored, "k", "left")
-        placed = found.selectExpr(bucket, "source", "row", "at")
+        joined = self._staged_keys().join(stored, "k", "left")
+        placed = joined.selectExpr(bucket, "source", "row", "at")
         total = self._staged.bytes + sum(task.file.file_size_in_bytes for task in self._tasks)
         count = min(MOST_PARTS, inserts + len(self._tasks))
         # One task for little data: a shuffle costs more than it.
@@ -142,11 +145,10 @@ class IcebergMerge:
 
     def _hold_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> bool:
         stored = self._stored_keys(table, tasks)
-        found = self._staged_keys().join(stored, "k", "left_semi").limit(1)
-        return bool(_run(found.count))
+        matching = self._staged_keys().join(stored, "k", "left_semi").limit(1)
+        return bool(_run(matching.count))
 
     def _candidates(self, table: Table) -> list[FileScanTask]:
-        """The files that may hold rows of the keys."""
         scan = table.scan(row_filter=self._staged.filter(table.schema(), self._rules.key))
         try:
             return list(scan.plan_files())
@@ -159,8 +161,8 @@ class IcebergMerge:
     def _stored_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> DataFrame:
         few = self._staged.rows <= FEW
         groups = tuple(_groups(tasks)) or ((),)
-        wanted = self._staged.paths if few else ()
-        reader = StoredKeys(table.metadata, write_target(table), groups, self._rules.key, wanted)
+        paths = self._staged.paths if few else ()
+        reader = StoredKeys(table.metadata, write_target(table), groups, self._rules.key, paths)
         frame = self._spark.range(0, len(groups), 1, len(groups))
         keys = frame.mapInArrow(reader, KEYS)
         return keys.hint("broadcast") if few else keys
@@ -176,7 +178,6 @@ class IcebergMerge:
 
 
 def _state(task: FileScanTask) -> tuple[str, frozenset[str]]:
-    """A data file and what is deleted from it."""
     return task.file.file_path, frozenset(file.file_path for file in task.delete_files)
 
 
@@ -193,12 +194,6 @@ def _groups(tasks: Sequence[FileScanTask]) -> list[tuple[tuple[int, FileScanTask
         groups[-1].append((number, task))
         size += task.file.file_size_in_bytes
     return [tuple(group) for group in groups]
-
-
-def _collect(frame: DataFrame) -> list[Rewritten]:
-    table = _run(frame.toArrow)
-    outputs = table.column(RESULT).to_pylist()
-    return [decode_msgpack(output, Rewritten) for output in outputs]
 
 
 def _run(job: Callable[[], Result]) -> Result:

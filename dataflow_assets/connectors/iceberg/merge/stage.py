@@ -74,15 +74,12 @@ class IcebergStage:
         ):
             if part.num_rows:
                 batch, bad = encode(part, schema)
-                self._hold(batch)
+                self._waiting.append(batch)
+                self._waiting_bytes += batch.nbytes
+                if self._waiting_bytes >= ROW_GROUP_BYTES:
+                    self._flush()
                 refused += bad
         return refused
-
-    def _hold(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush()
 
     def _flush(self) -> None:
         if not sum(batch.num_rows for batch in self._waiting):
@@ -93,7 +90,10 @@ class IcebergStage:
         self._paths.append(file.path)
         file.write(rows)
         file.close()
-        self._done.append(json.dumps(_document(file.path, rows, self._target, self._key)))
+        entry: dict[str, Any] = {"path": file.path, "rows": rows.num_rows, "bytes": rows.nbytes}
+        entry["schema"] = self._target.iceberg_schema.schema_id
+        entry["keys"] = {name: _values(rows.column(name), name, self._target) for name in self._key}
+        self._done.append(json.dumps(entry))
 
     def close(self) -> tuple[str, ...]:
         self._flush()
@@ -107,21 +107,14 @@ class IcebergStage:
         self._paths, self._done, self._waiting = [], [], []
 
 
-def _document(path: str, rows: pa.Table, target: WriteTarget, key: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"path": path, "rows": rows.num_rows, "bytes": rows.nbytes}
-    found["schema"] = target.iceberg_schema.schema_id
-    found["keys"] = {name: _values(rows.column(name), name, target) for name in key}
-    return found
-
-
 def _values(column: pa.ChunkedArray, name: str, target: WriteTarget) -> dict[str, Any]:
     """The least and the greatest value, and all of them where they are few."""
     kind = target.iceberg_schema.find_type(name)
-    known = pc.unique(column)
-    some = known.to_pylist() if len(known) <= NAMED else []
-    fixed = pa.types.is_fixed_size_binary(known.type)
-    order = pc.sort_indices(known.cast(pa.binary()) if fixed else known)
-    ends = [known[int(order[0])].as_py(), known[int(order[-1])].as_py()]
+    distinct = pc.unique(column)
+    some = distinct.to_pylist() if len(distinct) <= NAMED else []
+    fixed = pa.types.is_fixed_size_binary(distinct.type)
+    order = pc.sort_indices(distinct.cast(pa.binary()) if fixed else distinct)
+    ends = [distinct[int(order[0])].as_py(), distinct[int(order[-1])].as_py()]
     return {"ends": [_text(kind, v) for v in ends], "some": [_text(kind, v) for v in some]}
 
 
@@ -157,12 +150,12 @@ class IcebergStaged:
         return sum(int(document["bytes"]) for document in self.documents)
 
     def filter(self, schema: Schema, key: Sequence[str]) -> BooleanExpression:
-        """What the stored rows of these keys fulfil, and others may: files are told by it."""
-        found: BooleanExpression = AlwaysTrue()
+        """A condition that all stored rows of these keys fulfil; it selects files."""
+        expression: BooleanExpression = AlwaysTrue()
         for name in key:
             for one in self._of(name, schema):
-                found = And(found, one)
-        return found
+                expression = And(expression, one)
+        return expression
 
     def _of(self, name: str, schema: Schema) -> Iterator[BooleanExpression]:
         kind = schema.find_type(name)

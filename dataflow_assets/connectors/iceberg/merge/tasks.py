@@ -1,4 +1,4 @@
-"""What tasks do of a merge: read keys, and rewrite files."""
+"""A merge's work inside tasks: read keys, and rewrite files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RESULT = pa.schema([(RESULT, pa.binary())])
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What one task has done: documents of the files it wrote, paths of those they replace."""
+    """Results of one task: documents of the files it wrote, paths of those they replace."""
 
     files: tuple[str, ...]
     gone: tuple[str, ...]
@@ -68,13 +68,16 @@ class StoredKeys:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of `KEYS`; takes numbers of groups."""
-        wanted = None
+        staged_keys = None
         for batch in batches:
             for index in batch.column("id").to_pylist():
-                if self.few and wanted is None:
-                    wanted = _all_keys(self.target, self.few, self.key)
+                if self.few and staged_keys is None:
+                    schema = file_schema(self.target.iceberg_schema, self.key)
+                    staged = [_read_staged(self.target, path, self.key) for path in self.few]
+                    keys = [key_bytes(rows, schema, self.key) for rows in staged]
+                    staged_keys = pc.unique(pa.concat_arrays(keys))
                 for number, task in self.groups[index]:
-                    yield from self._of(number, task, wanted)
+                    yield from self._of(number, task, staged_keys)
 
     def _of(
         self, number: int, task: FileScanTask, wanted: pa.Array | None
@@ -153,12 +156,11 @@ class BucketRewriter:
         gone.append(task.file.file_path)
 
     def _rows(self, places: pa.Table) -> pa.RecordBatch:
-        """The staged rows, in the order of their places."""
-        found = [
+        tables = [
             _read_staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
             for source, mine in _runs(places, "source")
         ]
-        return one_batch(pa.Table.from_batches(found))
+        return one_batch(pa.Table.from_batches(tables))
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
@@ -208,12 +210,3 @@ def one_batch(rows: pa.Table) -> pa.RecordBatch:
             "maxBytesPerBatch lower, so that a micro-batch has fewer of them"
         )
     return first
-
-
-def _all_keys(target: WriteTarget, paths: Sequence[str], key: Sequence[str]) -> pa.Array:
-    schema = file_schema(target.iceberg_schema, key)
-    return pc.unique(
-        pa.concat_arrays(
-            [key_bytes(_read_staged(target, path, key), schema, key) for path in paths]
-        )
-    )

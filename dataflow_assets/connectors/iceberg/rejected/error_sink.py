@@ -89,7 +89,7 @@ class IcebergRejected(RejectedRows):
 
     @override
     def prepare(self) -> None:
-        table = self.catalog.table(self.identifier) or self._made()
+        table = self.catalog.table(self.identifier) or self._create_table()
         _layout(self.sink, table)
         if table.metadata.current_snapshot() is None:
             # Not every catalog asserts the absence of a head: two first appends would race.
@@ -102,8 +102,8 @@ class IcebergRejected(RejectedRows):
             raise self._no_table()
         names = _layout(self.sink, table)
         new = {row["id"]: row for row in rows}
-        for known in _stored_ids(table, new, names) if "id" in names else ():
-            del new[known]
+        for stored_id in _stored_ids(table, new, names) if "id" in names else ():
+            del new[stored_id]
         if new:
             self._commit(Committer(self.catalog, table), list(new.values()), names)
 
@@ -120,14 +120,18 @@ class IcebergRejected(RejectedRows):
         rows = oldest(table, flow, since, most, names)
         waiting = [row for row in rows if _is_of(row, flow)]
         if "id" not in names and entries_of(waiting, since, most):
-            raise self._no_ids()
+            raise PermanentError(
+                f"the error sink's table {'.'.join(self.sink.identifier)} has no column id of type "
+                "string: a replay cannot take its records out again; name a new table and set "
+                "autoCreateTable: true"
+            )
         return waiting
 
     @override
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
         remove(self.catalog, self.identifier, names)
 
-    def _made(self) -> Table:
+    def _create_table(self) -> Table:
         if not self.sink.auto_create_table:
             raise self._no_table()
         create_table.ensure_namespace(self.catalog, self.sink)
@@ -159,13 +163,6 @@ class IcebergRejected(RejectedRows):
             raise
         return [data_file(text, table) for text in documents]
 
-    def _no_ids(self) -> PermanentError:
-        return PermanentError(
-            f"the error sink's table {'.'.join(self.sink.identifier)} has no column id of type "
-            "string: a replay cannot take its records out again; name a new table and set "
-            "autoCreateTable: true"
-        )
-
     def _no_table(self) -> PermanentError:
         return PermanentError(
             f"the error sink's table {'.'.join(self.sink.identifier)} does not exist: create it, "
@@ -182,23 +179,23 @@ def _change(files: Sequence[DataFile]) -> TableChange:
 def _layout(sink: TableSinkOptions, table: Table) -> list[str]:
     """The columns that are filled. Raises PermanentError where error records do not fit."""
     create_table.check(table)
-    known = {field.name: field for field in row_schema(table.schema())}
-    fits = {name for name, field in known.items() if field.type == _FILLED.get(name)}
+    fields = {field.name: field for field in row_schema(table.schema())}
+    fits = {name for name, field in fields.items() if field.type == _FILLED.get(name)}
     apart = set(APART)
-    wanted = {DATA} if sink.raw_mode or not apart <= fits else apart
-    if not wanted <= fits:
-        raise _unfit(sink, f"it has the columns {', '.join(known)}")
-    filled = fits - ({DATA, *apart} - wanted)
-    if needed := [n for n, field in known.items() if not field.nullable and n not in filled]:
+    required = {DATA} if sink.raw_mode or not apart <= fits else apart
+    if not required <= fits:
+        raise _unfit(sink, f"it has the columns {', '.join(fields)}")
+    filled = fits - ({DATA, *apart} - required)
+    if needed := [n for n, field in fields.items() if not field.nullable and n not in filled]:
         raise _unfit(sink, f"nothing fills its required columns {', '.join(needed)}")
     return sorted(filled)
 
 
 def _unfit(sink: TableSinkOptions, why: str) -> PermanentError:
-    wanted = "data" if sink.raw_mode else "error and original_message, or data"
+    columns = "data" if sink.raw_mode else "error and original_message, or data"
     return PermanentError(
         f"the error sink's table {'.'.join(sink.identifier)} cannot take error records: {why}; it "
-        f"needs {wanted} of type string, and no other required column: alter it, or name a new "
+        f"needs {columns} of type string, and no other required column: alter it, or name a new "
         "table and set autoCreateTable: true"
     )
 
@@ -211,10 +208,10 @@ def _stored_ids(table: Table, wanted: Mapping[str, Row], names: Sequence[str]) -
         LessThanOrEqual(term=_REFERENCE, value=most),
     )
     fields = [name for name in ("id", "reading") if name in names]
-    found = table.scan(row_filter=between, selected_fields=tuple(fields)).to_arrow().to_pylist()
+    rows = table.scan(row_filter=between, selected_fields=tuple(fields)).to_arrow().to_pylist()
     yield from {
         row["id"]
-        for row in found
+        for row in rows
         if row["id"] in wanted
         and ("reading" not in row or wanted[row["id"]]["reading"] <= (row["reading"] or 0))
     }
@@ -241,12 +238,10 @@ class _IcebergRead(msgspec.Struct):
 
 
 def error_table(sink: TableSinkOptions) -> ErrorTable:
-    """The sink's own table as an error sink."""
     return ErrorTable("iceberg", partial(_open, sink, sink.identifier, "the error sink"))
 
 
 def rejected_table(sink: TableSinkOptions) -> RejectedTable:
-    """The table beside the sink's own."""
     name = "the rejected records beside"
     return RejectedTable("iceberg", partial(_open, sink, identifier(sink), name))
 

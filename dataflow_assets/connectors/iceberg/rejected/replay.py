@@ -45,20 +45,20 @@ def oldest(
 
     A table without a column `flow` or `rejected_at` gives all its rows: their text tells.
     """
-    known = {field.name for field in table.schema().fields}
-    wanted: BooleanExpression = AlwaysTrue()
-    if "flow" in known:
-        wanted = EqualTo(term=Reference("flow"), value=literal(flow))
-    if "rejected_at" not in known:
-        return _rows(table, wanted, columns)
+    stored_columns = {field.name for field in table.schema().fields}
+    row_filter: BooleanExpression = AlwaysTrue()
+    if "flow" in stored_columns:
+        row_filter = EqualTo(term=Reference("flow"), value=literal(flow))
+    if "rejected_at" not in stored_columns:
+        return _rows(table, row_filter, columns)
     if since is not None:
-        wanted = And(wanted, GreaterThanOrEqual(term=_AT, value=_moment(since)))
-    found = table.scan(row_filter=wanted, selected_fields=("rejected_at",)).to_arrow()
-    times = pc.drop_null(found.column("rejected_at").combine_chunks())
+        row_filter = And(row_filter, GreaterThanOrEqual(term=_AT, value=_moment(since)))
+    waiting = table.scan(row_filter=row_filter, selected_fields=("rejected_at",)).to_arrow()
+    times = pc.drop_null(waiting.column("rejected_at").combine_chunks())
     if len(times) > most:
         last = times.take(pc.array_sort_indices(times))[most - 1].as_py()
-        wanted = And(wanted, LessThanOrEqual(term=_AT, value=_moment(last)))
-    rows = _rows(table, wanted, [*columns, "rejected_at"])
+        row_filter = And(row_filter, LessThanOrEqual(term=_AT, value=_moment(last)))
+    rows = _rows(table, row_filter, [*columns, "rejected_at"])
     return sorted(rows, key=_age)[:most]
 
 

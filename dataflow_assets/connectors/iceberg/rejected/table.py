@@ -47,8 +47,8 @@ def rejected_table(catalog: TableCatalog, sink: TableSinkOptions) -> Table:
     name = identifier(sink)
     table = catalog.table(name) or catalog.make(name, table_schema(REJECTED), {})
     for _ in range(_TRIES):
-        known = set(table.schema().column_names)
-        missing = [one for one in _LATER if one.name not in known]
+        columns = set(table.schema().column_names)
+        missing = [one for one in _LATER if one.name not in columns]
         if not missing:
             break
         with suppress(ice.CommitFailedException), table.update_schema() as change:
@@ -76,8 +76,8 @@ class RejectWriter:
 
     def write(self, rejected: Sequence[Rejection]) -> None:
         """Takes what is not in the table already."""
-        named = {token(one.id(self._target, self._piece)): one for one in rejected}
-        new = {key: one for key, one in named.items() if key not in self._stored}
+        by_token = {token(one.id(self._target, self._piece)): one for one in rejected}
+        new = {key: one for key, one in by_token.items() if key not in self._stored}
         if new:
             files = self._open()
             rows = [self._row(one, files.schema) for one in new.values()]
@@ -132,27 +132,24 @@ class IcebergRejectedTable:
     def stored_tokens(self, checkpoint: StoredCheckpoint) -> frozenset[str]:
         """Tokens of the rejections that are stored although the rows beside them are not."""
         if self._note is None:
-            self._note = self._load_note()
+            table = self._catalog.table(identifier(self._sink))
+            text = table.properties.get(self._key) if table else None
+            note: dict[str, Any] = json.loads(text or "{}")
+            self._note = note
         same = self._note.get("after") == _origin(checkpoint)
         return frozenset(self._note["tokens"] if same else ())
-
-    def _load_note(self) -> dict[str, Any]:
-        table = self._catalog.table(identifier(self._sink))
-        text = table.properties.get(self._key) if table else None
-        note: dict[str, Any] = json.loads(text or "{}")
-        return note
 
     def publish(self, staged: Sequence[str], checkpoint: StoredCheckpoint) -> None:
         """Publishes the files and the note of what is in them in one commit."""
         if not staged:
             return
-        found = [json.loads(text) for text in staged]
-        known = [t for document in found for t in document["tokens"]] + [
+        documents = [json.loads(text) for text in staged]
+        tokens = [t for document in documents for t in document["tokens"]] + [
             *self.stored_tokens(checkpoint)
         ]
-        note = {"after": _origin(checkpoint), "tokens": known if len(known) <= MOST_NOTED else []}
+        note = {"after": _origin(checkpoint), "tokens": tokens if len(tokens) <= MOST_NOTED else []}
         table = rejected_table(self._catalog, self._sink)
-        files = [data_file(json.dumps(d), table) for one in found for d in one[_FILES]]
+        files = [data_file(json.dumps(d), table) for one in documents for d in one[_FILES]]
         commit_id = uuid.uuid4().hex
         text = json.dumps(note | {"commit": commit_id})
         self.committer = Committer(self._catalog, table)

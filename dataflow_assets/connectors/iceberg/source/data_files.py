@@ -62,7 +62,7 @@ def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...
     numbers: dict[str, int] = {}
     added = _added_by_merge(table, snapshot) if scan == "added" else None
 
-    def wanted(entry: ManifestEntry) -> bool:
+    def is_read(entry: ManifestEntry) -> bool:
         _check(table, entry.data_file)
         numbers[entry.data_file.file_path] = entry.sequence_number or 0
         if added is not None:
@@ -73,9 +73,9 @@ def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...
 
     planner = ManifestGroupPlanner(table.metadata, table.io, options=_EVERY_FILE)
     manifests = _manifests(snapshot, table.io, scan if added is None else "full")
-    tasks = planner.plan_files(manifests, wanted)
-    found = [_source_file(table.metadata, task) for task in tasks]
-    return tuple(sorted(found, key=lambda file: (numbers[file.path], file.path)))
+    tasks = planner.plan_files(manifests, is_read)
+    source_files = [_source_file(table.metadata, task) for task in tasks]
+    return tuple(sorted(source_files, key=lambda file: (numbers[file.path], file.path)))
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,16 @@ def _source_file(metadata: TableMetadata, task: FileScanTask) -> SourceFile:
 
 
 def _partition_values(metadata: TableMetadata, file: DataFile) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     schema, spec = metadata.schema(), metadata.specs()[file.spec_id or 0]
     for index, part in enumerate(spec.fields):
         value = file.partition[index]
-        told = isinstance(part.transform, IdentityTransform) and value is not None
-        if told and part.source_id in schema.field_ids:
+        has_value = isinstance(part.transform, IdentityTransform) and value is not None
+        if has_value and part.source_id in schema.field_ids:
             kind = spec.partition_type(schema).fields[index].field_type
             assert isinstance(kind, PrimitiveType)  # noqa: S101 - others cannot partition
-            found[str(part.source_id)] = to_bytes(kind, value).hex()
-    return found
+            values[str(part.source_id)] = to_bytes(kind, value).hex()
+    return values
 
 
 def row_groups(io: FileIO, file: SourceFile) -> tuple[int, ...]:

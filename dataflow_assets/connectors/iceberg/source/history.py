@@ -16,7 +16,7 @@ _TAKES_AWAY = ("deleted-data-files", "added-delete-files", "removed-delete-files
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """What one snapshot did. `kind`: `nothing` covers compaction, which moves rows only."""
+    """The effect of one snapshot. `kind`: `nothing` covers compaction, which moves rows only."""
 
     snapshot: Snapshot
     kind: Literal["nothing", "appended", "rewritten"]
@@ -40,7 +40,7 @@ class SnapshotChange:
 
 @dataclass(frozen=True)
 class History:
-    """What lies between a position and a head, oldest first."""
+    """Changes between a position and a head, oldest first."""
 
     changes: tuple[SnapshotChange, ...]
     abandoned: bool = False
@@ -55,13 +55,13 @@ def between(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot)
     """Returns what came after the position, up to the head. Raises Lost."""
     last = None if position.snapshot is None else metadata.snapshot_by_id(position.snapshot)
     roots = {snapshot.snapshot_id for snapshot in lineage(metadata, last)}
-    found: list[SnapshotChange] = []
+    changes: list[SnapshotChange] = []
     for snapshot in lineage(metadata, head):
         if snapshot.snapshot_id in roots:
-            return History(tuple(found[::-1]), snapshot.snapshot_id != position.snapshot)
-        found.append(change(snapshot))
+            return History(tuple(changes[::-1]), snapshot.snapshot_id != position.snapshot)
+        changes.append(change(snapshot))
         if snapshot.parent_snapshot_id == position.snapshot:  # itself it may have expired
-            return History(tuple(found[::-1]))
+            return History(tuple(changes[::-1]))
     raise Lost
 
 
@@ -85,11 +85,11 @@ def lags(metadata: TableMetadata, position: SnapshotPosition, end: SnapshotPosit
 
 def lineage(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot]:
     """The head and its parents, as far back as the table knows them."""
-    known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     while head is not None:
         yield head
         parent = head.parent_snapshot_id
-        head = None if parent is None else known.get(parent)
+        head = None if parent is None else snapshots.get(parent)
 
 
 def arrivals(metadata: TableMetadata, head: Snapshot | None) -> Mapping[int, int]:
@@ -102,26 +102,28 @@ def arrivals(metadata: TableMetadata, head: Snapshot | None) -> Mapping[int, int
     for entry in metadata.snapshot_log:
         logged.setdefault(entry.snapshot_id, entry.timestamp_ms)
     line = [*lineage(metadata, head)]
-    known = max((at for at, one in enumerate(line) if one.snapshot_id in logged), default=-1)
-    found: dict[int, int] = {}
+    oldest = max((at for at, one in enumerate(line) if one.snapshot_id in logged), default=-1)
+    arrivals_by_id: dict[int, int] = {}
     came: int | None = None
     for at, one in enumerate(line):
-        came = logged.get(one.snapshot_id, came if at < known else None)
-        found[one.snapshot_id] = one.timestamp_ms if came is None else came
-    return found
+        came = logged.get(one.snapshot_id, came if at < oldest else None)
+        arrivals_by_id[one.snapshot_id] = one.timestamp_ms if came is None else came
+    return arrivals_by_id
 
 
 def change(snapshot: Snapshot) -> SnapshotChange:
-    """What the snapshot's summary tells; an operation other than `append` may have only added."""
+    """The change by the snapshot's summary; an operation other than `append` may only add."""
     summary = snapshot.summary
     if summary is None:
         return SnapshotChange(snapshot, "rewritten")
     if summary.operation == Operation.REPLACE:
         return SnapshotChange(snapshot, "nothing")
-    told = summary["total-records"] is not None
-    if summary.operation != Operation.APPEND and not (told and not _count(snapshot, *_TAKES_AWAY)):
+    has_totals = summary["total-records"] is not None
+    if summary.operation != Operation.APPEND and not (
+        has_totals and not _count(snapshot, *_TAKES_AWAY)
+    ):
         return SnapshotChange(snapshot, "rewritten")
-    empty = told and not _count(snapshot, "added-data-files", "added-records")
+    empty = has_totals and not _count(snapshot, "added-data-files", "added-records")
     return SnapshotChange(snapshot, "nothing" if empty else "appended")
 
 

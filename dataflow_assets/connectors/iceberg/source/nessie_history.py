@@ -48,7 +48,7 @@ _lock = threading.Lock()
 
 
 class BranchHistory:
-    """Of one table, as far back as somebody has asked."""
+    """Commits of one table on its branch, as far back as they were needed so far."""
 
     def __init__(self, catalog: NessieCatalog, identifier: Identifier) -> None:
         self._catalog, self._identifier = catalog, identifier
@@ -73,7 +73,10 @@ class BranchHistory:
             # It may have been put back: only where it first came tells which files it added.
             self._walk(head, places, inside, whole=True)
             snapshots = self._load(table, self._back_to(head, places, inside, whole=whole))
-        return _with_snapshots(table, snapshots)
+        metadata = table.metadata.model_copy(update={"snapshots": [*snapshots]})
+        return Table(
+            table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
+        )
 
     def arrivals(self) -> Mapping[int, int]:
         """When each snapshot came to the branch, of those that were asked for last.
@@ -90,14 +93,14 @@ class BranchHistory:
         if head not in snapshots:
             raise TransientError(f"the branch of {'.'.join(self._identifier)} moved meanwhile")
         first = {one: at + (one in inside) for at, one in enumerate(snapshots)}
-        found = [first[one] for one in missing if one in first]
-        complete = whole or len(found) < len(missing)
-        return self._line[snapshots.index(head) : None if complete else max(found) + 1]
+        line = [first[one] for one in missing if one in first]
+        complete = whole or len(line) < len(missing)
+        return self._line[snapshots.index(head) : None if complete else max(line) + 1]
 
     def _walk(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> None:
-        for known in ([*self._line], []):
+        for known_line in ([*self._line], []):
             if not self._covers(head, missing, inside, whole=whole):
-                self._line = self._walk_back(missing, inside, known, whole=whole)
+                self._line = self._walk_back(missing, inside, known_line, whole=whole)
 
     def _covers(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> bool:
         snapshots = [commit.snapshot for commit in self._line]
@@ -109,24 +112,24 @@ class BranchHistory:
         self, missing: set[int], inside: set[int], known: Sequence[TableCommit], *, whole: bool
     ) -> list[TableCommit]:
         """Back to what is known, to what is missing, or to the commit that made the table."""
-        found: list[TableCommit] = []
+        commits: list[TableCommit] = []
         left = set(missing)
         for commit in self._catalog.commits(self._identifier):
             if known and commit.hash == known[0].hash:
-                again = bool(found) and found[-1].snapshot == commit.snapshot
+                again = bool(commits) and commits[-1].snapshot == commit.snapshot
                 if again:
-                    found[-1] = replace(found[-1], at=known[0].at)
-                return [*found, *known[again:]]
-            if found and found[-1].snapshot == commit.snapshot:  # it changed properties only
-                found[-1] = replace(found[-1], at=commit.at)
+                    commits[-1] = replace(commits[-1], at=known[0].at)
+                return [*commits, *known[again:]]
+            if commits and commits[-1].snapshot == commit.snapshot:  # it changed properties only
+                commits[-1] = replace(commits[-1], at=commit.at)
                 continue
-            found.append(commit)
+            commits.append(commit)
             left.discard(commit.snapshot)
             if not (left or known or whole or commit.snapshot in inside):
                 self._whole = False
-                return found
+                return commits
         self._whole = True
-        return found
+        return commits
 
     def _load(self, table: Table, line: Sequence[TableCommit]) -> list[Snapshot]:
         """The snapshots of the line, the oldest first, each with the one before as its parent.
@@ -145,17 +148,17 @@ class BranchHistory:
 
 def _successive(line: Sequence[Snapshot]) -> list[tuple[Snapshot, Snapshot]]:
     """Each snapshot that comes for the first time, with the one that was current before it."""
-    found: dict[int, tuple[Snapshot, Snapshot]] = {}
+    pairs: dict[int, tuple[Snapshot, Snapshot]] = {}
     for before, one in pairwise(line):
         if one.snapshot_id != line[0].snapshot_id:
-            found.setdefault(one.snapshot_id, (one, before))
-    return [*found.values()]
+            pairs.setdefault(one.snapshot_id, (one, before))
+    return [*pairs.values()]
 
 
 def _following(table: Table, snapshot: Snapshot, before: Snapshot) -> Snapshot:
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id, before.snapshot_id)
-    if known := _from_cache(key):
-        return known
+    if cached := _from_cache(key):
+        return cached
     update: dict[str, Any] = {"parent_snapshot_id": before.snapshot_id}
     if _written_after(table, snapshot) != str(before.snapshot_id):
         update["summary"] = _summary(snapshot, compare_snapshots(table.io, before, snapshot))
@@ -201,10 +204,3 @@ def _summary(snapshot: Snapshot, change: IcebergChanged) -> Summary:
         MERGED: "true",
     }
     return Summary(operation=operation, **figures)
-
-
-def _with_snapshots(table: Table, snapshots: Sequence[Snapshot]) -> Table:
-    metadata = table.metadata.model_copy(update={"snapshots": [*snapshots]})
-    return Table(
-        table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
-    )

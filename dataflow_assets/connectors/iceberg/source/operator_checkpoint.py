@@ -48,9 +48,9 @@ def position_after(metadata: TableMetadata, snapshot_id: int) -> SnapshotPositio
 
     Raises PermanentError where the table does not know it.
     """
-    known = metadata.snapshot_by_id(snapshot_id)
-    if known is not None:
-        return SnapshotPosition.after(known)
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is not None:
+        return SnapshotPosition.after(snapshot)
     if any(one.parent_snapshot_id == snapshot_id for one in metadata.snapshots):
         return SnapshotPosition(snapshot_id)
     ids = [str(one.snapshot_id) for one in metadata.snapshots]
@@ -59,9 +59,9 @@ def position_after(metadata: TableMetadata, snapshot_id: int) -> SnapshotPositio
 
 
 def _before(metadata: TableMetadata, snapshot_id: int) -> SnapshotPosition:
-    known = metadata.snapshot_by_id(snapshot_id)
-    parent = known.parent_snapshot_id if known else None
-    if known is None or parent is None:
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    parent = snapshot.parent_snapshot_id if snapshot else None
+    if snapshot is None or parent is None:
         return BEGINNING
     before = metadata.snapshot_by_id(parent)
     return SnapshotPosition.after(before) if before else SnapshotPosition(parent)

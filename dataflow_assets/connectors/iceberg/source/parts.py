@@ -33,7 +33,7 @@ class IcebergRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IcebergPart(msgspec.Struct, frozen=True):
-    """What one task reads, in this order; `table` is the identity of the table.
+    """Files for one task, in this order; `table` is the identity of the table.
 
     The columns are those of the moment of reading: who mends a table that was altered under a run
     mends what is recorded too.
@@ -99,7 +99,6 @@ class IcebergPiece:
         )
 
     def range(self, index: int, low: int, high: int) -> IcebergRange:
-        """A range of one of its files."""
         file, at = self.files[index], self.start
         return IcebergRange(
             file.path, low, high, str(at.snapshot), at.sequence, file.deletes, file.values
@@ -128,7 +127,12 @@ def cut(pieces: Iterator[IcebergPiece], bounds: IcebergBounds, groups: Groups) -
     if first is None:
         return None
     if not _short(first, bounds, 0, 0):
-        return _side_by_side(first, bounds, groups)
+        cutter = _Cutter(first, bounds, groups)
+        parts: list[tuple[IcebergRange, ...]] = []
+        while len(parts) < bounds.parts and (part := tuple(cutter.part())):
+            parts.append(part)
+        reached = cutter.position()
+        return IcebergCut(tuple(parts), reached or first.end, more=reached is not None)
     return _in_order(first, pieces, bounds)
 
 
@@ -151,16 +155,6 @@ def _in_order(
         ranges += more
         rows, size, end = rows + piece.rows, size + piece.bytes, piece.end
     return IcebergCut((tuple(ranges),), end, more=False)
-
-
-def _side_by_side(piece: IcebergPiece, bounds: IcebergBounds, groups: Groups) -> IcebergCut:
-    """Parts of one snapshot; the last one ends where a bound says so."""
-    cutter = _Cutter(piece, bounds, groups)
-    parts: list[tuple[IcebergRange, ...]] = []
-    while len(parts) < bounds.parts and (part := tuple(cutter.part())):
-        parts.append(part)
-    reached = cutter.position()
-    return IcebergCut(tuple(parts), reached or piece.end, more=reached is not None)
 
 
 class _Cutter:
@@ -194,14 +188,14 @@ class _Cutter:
         index, low, high = self._left[0]
         file = self._piece.files[index]
         room = min(self._bounds.part_rows - rows, self._span_room(file))
-        wanted = file.rows_in(self._bounds.part_bytes - size)
-        if high - low <= min(room, wanted):
+        fitting = file.rows_in(self._bounds.part_bytes - size)
+        if high - low <= min(room, fitting):
             return high - low
         ends = [end - low for end in self._groups(file) if low < end < high]
-        near = [end for end in ends if end <= min(room, wanted)]
+        near = [end for end in ends if end <= min(room, fitting)]
         if near or rows:
             return max(near, default=0)
-        return min([room, high - low, *(end for end in ends if end > wanted)])
+        return min([room, high - low, *(end for end in ends if end > fitting)])
 
     def _span_room(self, file: SourceFile) -> int:
         """Rows of this file that the span has room for; a span has one row at least."""

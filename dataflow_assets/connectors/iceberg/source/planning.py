@@ -1,4 +1,4 @@
-"""What a reader does next: whole snapshots first, then what later ones append, rewrites by rule."""
+"""Planning of the next span: whole snapshots first, then later appends, rewrites by rule."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def ahead(
     """From the position to the end of the head."""
     if position.snapshot is None:
         return IcebergAhead((_full(head),))
-    begun: tuple[SnapshotStep, ...] = ()
+    whole: tuple[SnapshotStep, ...] = ()
     if position.scan is not None:
-        known = metadata.snapshot_by_id(position.snapshot)
-        if known is None:
+        snapshot = metadata.snapshot_by_id(position.snapshot)
+        if snapshot is None:
             return IcebergAhead((), _loss(position, head))
-        begun = (SnapshotStep(position, known),)
+        whole = (SnapshotStep(position, snapshot),)
     behind = replace(position, scan=None, file=0, row=0, done=0)
     try:
         history = between(metadata, behind, head)
     except Lost:
-        return IcebergAhead(begun, _loss(behind, head))
+        return IcebergAhead(whole, _loss(behind, head))
     more = _apply_rule(history, behind, head, rule)
-    return replace(more, steps=(*begun, *more.steps))
+    return replace(more, steps=(*whole, *more.steps))
 
 
 def _apply_rule(
@@ -83,7 +83,9 @@ def _apply_rule(
         return IcebergAhead(tuple(_steps(kept)), _refusal(str(rewrites[0])))
     steps = tuple(_steps(history.changes))
     if history.abandoned:
-        steps = _add_note(steps, _rolled_back(position, head), head)
+        note = _rolled_back(position, head)
+        first, *others = steps or (SnapshotStep(SnapshotPosition.after(head), head),)
+        steps = (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
     return IcebergAhead(steps)
 
 
@@ -94,14 +96,6 @@ def _steps(changes: Sequence[SnapshotChange]) -> Iterator[SnapshotStep]:
         else:
             note = str(one) if one.kind == "rewritten" else ""
             yield SnapshotStep(SnapshotPosition.after(one.snapshot), one.snapshot, note)
-
-
-def _add_note(
-    steps: tuple[SnapshotStep, ...], note: str, head: Snapshot
-) -> tuple[SnapshotStep, ...]:
-    """The note on the first step; rolled back to an ancestor, there is none but to go there."""
-    first, *others = steps or (SnapshotStep(SnapshotPosition.after(head), head),)
-    return (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
 
 
 def _full(head: Snapshot) -> SnapshotStep:

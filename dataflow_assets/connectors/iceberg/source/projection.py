@@ -36,15 +36,15 @@ def project(batch: pa.RecordBatch, file: Schema, schema: Schema, values: Values)
     held = {column.field_id: column for column in file.fields if column.name in batch.schema.names}
     arrays = []
     for column in schema.fields:
-        known = held.get(column.field_id)
-        if known is None:
-            arrays.append(_made_up(column, batch.num_rows, values))
+        stored = held.get(column.field_id)
+        if stored is None:
+            arrays.append(_default_column(column, batch.num_rows, values))
         else:
-            arrays.append(_cast(batch.column(known.name), known.field_type, column.field_type))
+            arrays.append(_cast(batch.column(stored.name), stored.field_type, column.field_type))
     return pa.RecordBatch.from_arrays(arrays, schema=typed_schema(schema))
 
 
-def _made_up(column: ice.NestedField, rows: int, values: Values) -> pa.Array:
+def _default_column(column: ice.NestedField, rows: int, values: Values) -> pa.Array:
     value = values.get(column.field_id, column.initial_default)
     if value is None and column.required:
         raise PermanentError(
@@ -62,7 +62,13 @@ def _cast(array: pa.Array, have: ice.IcebergType, want: ice.IcebergType) -> pa.A
     if isinstance(want, ice.StructType) and isinstance(have, ice.StructType):
         return _struct(array, have, want)
     if isinstance(want, ice.ListType) and isinstance(have, ice.ListType):
-        return _list(array, have, want)
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        inner = array.values.slice(first, last - first)
+        values = _cast(inner, have.element_type, want.element_type)
+        offsets = pc.subtract(array.offsets, array.offsets[0]).cast(pa.int32())
+        return pa.ListArray.from_arrays(
+            offsets, values, type=TRAVELLING.arrow(want), mask=array.is_null()
+        )
     if isinstance(want, ice.MapType) and isinstance(have, ice.MapType):
         return _map_texts(array, have, want)
     kind = TRAVELLING.arrow(want)
@@ -76,20 +82,10 @@ def _struct(array: pa.StructArray, have: ice.StructType, want: ice.StructType) -
     arrays = [
         _cast(held[one.field_id], kinds[one.field_id], one.field_type)
         if one.field_id in held
-        else _made_up(one, len(array), {})
+        else _default_column(one, len(array), {})
         for one in want.fields
     ]
     return struct_of(arrays, list(TRAVELLING.arrow(want)), array.is_null())
-
-
-def _list(array: pa.ListArray, have: ice.ListType, want: ice.ListType) -> pa.Array:
-    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
-    inner = array.values.slice(first, last - first)
-    values = _cast(inner, have.element_type, want.element_type)
-    offsets = pc.subtract(array.offsets, array.offsets[0]).cast(pa.int32())
-    return pa.ListArray.from_arrays(
-        offsets, values, type=TRAVELLING.arrow(want), mask=array.is_null()
-    )
 
 
 def _map_texts(array: pa.MapArray, have: ice.MapType, want: ice.MapType) -> pa.Array:
@@ -123,11 +119,11 @@ def _plain(array: pa.Array, kind: ice.IcebergType) -> list[Any]:
 
 def _uuid_texts(array: pa.Array) -> pa.Array:
     stored = array.storage if isinstance(array, pa.ExtensionArray) else array
-    given = pc.fill_null(stored, pa.scalar(bytes(16), pa.binary(16)))
-    octets = np.frombuffer(given.buffers()[1], np.uint8)[given.offset * 16 :][: len(given) * 16]
-    nibbles = np.stack([octets >> 4, octets & 15], axis=1).reshape(len(given), 32)
-    texts = np.full((len(given), 36), ord("-"), np.uint8)
+    filled = pc.fill_null(stored, pa.scalar(bytes(16), pa.binary(16)))
+    octets = np.frombuffer(filled.buffers()[1], np.uint8)[filled.offset * 16 :][: len(filled) * 16]
+    nibbles = np.stack([octets >> 4, octets & 15], axis=1).reshape(len(filled), 32)
+    texts = np.full((len(filled), 36), ord("-"), np.uint8)
     texts[:, _DIGITS] = _HEX[nibbles]
     buffers = [None, pa.py_buffer(texts.tobytes())]
-    found = pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), len(given), buffers)
-    return pc.if_else(stored.is_valid(), found.cast(pa.binary()).cast(pa.string()), None)
+    spelled = pa.FixedSizeBinaryArray.from_buffers(pa.binary(36), len(filled), buffers)
+    return pc.if_else(stored.is_valid(), spelled.cast(pa.binary()).cast(pa.string()), None)

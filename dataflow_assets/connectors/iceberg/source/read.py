@@ -46,12 +46,12 @@ def read(
     part = IcebergPart.parse(piece.part)
     with translate_errors(source, "read"):
         reader = _Reader(_table(source, part))
-        wanted = metadata if source.incremental_by_snapshot else frozenset()
+        columns = metadata if source.incremental_by_snapshot else frozenset()
         rows = 0
         for each in part.ranges:
             for batch in _present(each, reader):
                 rows += batch.num_rows
-                yield _add_metadata(batch, each, wanted)
+                yield _add_metadata(batch, each, columns)
         if not rows:
             yield pa.RecordBatch.from_pylist([], typed_schema(reader.schema))
 
@@ -112,11 +112,15 @@ class _Reader:
 
     def rows(self, each: IcebergRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in the order of the file."""
-        deleted = self._deleted_rows(each)
+        positions = [self._positions(path, each.path) for path in each.deletes]
+        deleted = np.unique(np.concatenate([*positions, np.empty(0, np.int64)]))
         with self._table.io.new_input(each.path).open() as stream:
             file = self._open(pq.ParquetFile(stream, pre_buffer=True), each)
             for first, batch in _batches(file, each):
-                numbers = _remaining_rows(first, batch.num_rows, deleted)
+                low, high = np.searchsorted(deleted, [first, first + batch.num_rows])
+                numbers = np.delete(
+                    np.arange(first, first + batch.num_rows), deleted[low:high] - first
+                )
                 if len(numbers):
                     kept = batch if len(numbers) == batch.num_rows else batch.take(numbers - first)
                     rows = project(kept, file.schema, self.schema, file.values)
@@ -135,10 +139,6 @@ class _Reader:
             if isinstance(kind, PrimitiveType):
                 yield int(field_id), from_bytes(kind, bytes.fromhex(digits))
 
-    def _deleted_rows(self, each: IcebergRange) -> npt.NDArray[np.int64]:
-        found = [self._positions(path, each.path) for path in each.deletes]
-        return np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
-
     def _positions(self, path: str, data: str) -> npt.NDArray[np.int64]:
         """The rows of the data file that a delete file names."""
         with self._table.io.new_input(path).open() as stream:
@@ -149,8 +149,8 @@ class _Reader:
             rows = pq.read_table(
                 stream, columns=["file_path", "pos"], filters=[("file_path", "=", data)]
             )
-            found: npt.NDArray[np.int64] = rows.column("pos").to_numpy()
-            return found
+            positions: npt.NDArray[np.int64] = rows.column("pos").to_numpy()
+            return positions
 
 
 def _batches(file: _IcebergFile, each: IcebergRange) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -176,9 +176,3 @@ def _group(file: _IcebergFile, group: int) -> Iterator[pa.RecordBatch]:
         return
     rows = file.parquet.metadata.row_group(group).num_rows  # of a file without any of the columns
     yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-
-
-def _remaining_rows(first: int, rows: int, deleted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The numbers of so many rows from the first one on, without those that are deleted."""
-    low, high = np.searchsorted(deleted, [first, first + rows])
-    return np.delete(np.arange(first, first + rows), deleted[low:high] - first)

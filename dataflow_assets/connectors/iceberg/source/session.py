@@ -63,7 +63,7 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
             else None
         )
         self._files: tuple[SnapshotPosition, tuple[SourceFile, ...]] | None = None
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._table = self._load()
 
     def _load(self) -> Table:
@@ -102,10 +102,10 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         A timestamp: behind the snapshots that came before it, and before any other one. When a
         snapshot was merged or published decides, not when it was written.
         """
-        given = self._source.start_snapshot_id
-        if where is None and given is not None:
-            there = SnapshotPosition(int(given))
-            return _positions(position_after(self._look(there).metadata, int(given)))
+        snapshot_id = self._source.start_snapshot_id
+        if where is None and snapshot_id is not None:
+            there = SnapshotPosition(int(snapshot_id))
+            return _positions(position_after(self._look(there).metadata, int(snapshot_id)))
         if where in (None, "earliest"):
             return _positions(BEGINNING)
         head = self._look(whole=where != "latest").metadata.current_snapshot()
@@ -136,10 +136,10 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
             return Span(())
         coming = self._ahead(table, start, head)
         with translate_errors(self._source, "plan a read of"):
-            found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
-        if found is None and coming.blocked:
+            piece = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
+        if piece is None and coming.blocked:
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
-        return Span(()) if found is None else _span(table, found)
+        return Span(()) if piece is None else _span(table, piece)
 
     def _ahead(self, table: Table, start: SnapshotPosition, head: Snapshot) -> IcebergAhead:
         return ahead(table.metadata, start, head, self._source.on_source_rewrite)
@@ -148,12 +148,14 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         self, table: Table, coming: IcebergAhead, stop: SnapshotPosition | None
     ) -> Iterator[IcebergPiece]:
         for step in coming.steps:
-            self._tell(step)
+            if step.note and step.snapshot.snapshot_id not in self._reported:
+                self._reported.add(step.snapshot.snapshot_id)
+                log.warning("flow %s: passed over: %s", self._flow, step.note)
             here = stop if stop and stop.scan and stop.same_scan(step.start) else None
             if here is None or step.start.place < here.place:
-                yield IcebergPiece(step.start, self._listed(table, step), here)
+                yield IcebergPiece(step.start, self._files_of(table, step), here)
 
-    def _listed(self, table: Table, step: SnapshotStep) -> tuple[SourceFile, ...]:
+    def _files_of(self, table: Table, step: SnapshotStep) -> tuple[SourceFile, ...]:
         scan = step.start.scan
         if scan is None:
             return ()
@@ -161,11 +163,6 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         if self._files is None or self._files[0] != key:
             self._files = key, files(table, step.snapshot, scan)
         return self._files[1]
-
-    def _tell(self, step: SnapshotStep) -> None:
-        if step.note and step.snapshot.snapshot_id not in self._told:
-            self._told.add(step.snapshot.snapshot_id)
-            log.warning("flow %s: passed over: %s", self._flow, step.note)
 
     def _bounds(self, limit: Limit) -> IcebergBounds:
         source = self._source
@@ -183,7 +180,6 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         return {TABLE: fold_parts(positions, TABLE) or SnapshotPosition().text()}
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:
-        """A checkpoint object of the DataFlow Operator."""
         return _positions(position_after_checkpoint(self._look(whole=True).metadata, document))
 
     def lag(self, after: Positions) -> Lag:
@@ -201,13 +197,12 @@ class IcebergSourceSession(SourceSession, AdoptsCheckpoints, Peeks):
         return Lag(sum(step.rows for step in unread), seconds, ends)
 
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
-        """The first rows of the next part."""
         span = self.plan(after, Limit(records=limit))
         if not span.slices:
             return {}
         batches = read(self._source, span.slices[0], self._source.metadata_columns)
-        found = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
-        return {TABLE: found[0]} if found else {}
+        rows = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
+        return {TABLE: rows[0]} if rows else {}
 
 
 def _span(table: Table, found: IcebergCut) -> Span:
@@ -233,11 +228,11 @@ def _before(line: Iterable[Snapshot], came: Mapping[int, int], where: str) -> Sn
     at = datetime.fromisoformat(where)
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     limit = at.timestamp() * 1000
-    found: Snapshot | None = None
+    newest: Snapshot | None = None
     for one in line:  # the newest first
         earlier = came.get(one.snapshot_id, one.timestamp_ms) < limit
-        found = (found or one) if earlier else None  # clocks differ: a later time may come again
-    return found
+        newest = (newest or one) if earlier else None  # clocks differ: a later time may come again
+    return newest
 
 
 def _after(snapshot: Snapshot | None) -> SnapshotPosition:

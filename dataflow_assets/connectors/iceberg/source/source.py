@@ -17,7 +17,7 @@ from dataflow_assets.contracts.reading import FormsMessages, ReadsParts
 
 
 class _TableSource(TableSourceOptions, ListsTypes, ReadsParts, FormsMessages):
-    """What is the same for a table of any catalog."""
+    """The part that tables of any catalog share."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"snapshot_id", "snapshot_sequence"})

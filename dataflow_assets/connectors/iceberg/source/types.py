@@ -1,4 +1,4 @@
-"""What a table's columns become on their way to a sink: Iceberg's types as interchange types."""
+"""Iceberg's types as interchange types, on their way to a sink."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def short_hash(text: str) -> str:
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """What the property says."""
+    """The content of the table's property."""
 
     flow: str
     branch: str
@@ -88,21 +88,21 @@ class StoredCheckpoint:
 
     def holding(self, state: BranchState, run: Run) -> StoredCheckpoint:
         """With this state, written by this run."""
-        known = state.checkpoint
+        checkpoint = state.checkpoint
         return replace(
             self,
-            epoch=known.epoch,
+            epoch=checkpoint.epoch,
             run=run.id,
             host=run.host,
             pid=run.pid,
-            positions=dict(known.positions),
-            totals=known.totals,
-            source=known.source,
-            target=known.target,
-            manifest=known.manifest,
-            committed_at=known.committed_at.isoformat() if known.committed_at else "",
+            positions=dict(checkpoint.positions),
+            totals=checkpoint.totals,
+            source=checkpoint.source,
+            target=checkpoint.target,
+            manifest=checkpoint.manifest,
+            committed_at=checkpoint.committed_at.isoformat() if checkpoint.committed_at else "",
             intent=state.intent,
-            reading=known.reading,
+            reading=checkpoint.reading,
         )
 
     def stamp(self, commit: str) -> StoredCheckpoint:
@@ -113,7 +113,7 @@ class StoredCheckpoint:
         return replace(self, stands=self.commit, sequence=table.metadata.next_sequence_number())
 
     def is_left(self, table: Table) -> bool:
-        """Whether the table was rolled back to a snapshot before the last commit of ours."""
+        """True where the table was rolled back to a snapshot before the last commit of ours."""
         same = self.target == str(table.metadata.table_uuid)
         return bool(self.stands and same) and was_rolled_back(table, self.stands, self.sequence)
 
@@ -148,11 +148,11 @@ def parse(text: str | None) -> StoredCheckpoint | None:
 def others(table: Table, target: Target) -> dict[str, str]:
     """Other flows into this table; for each the statement that removes its checkpoint."""
     name, identity = ".".join(table.name()), str(table.metadata.table_uuid)
-    found = {}
+    statements = {}
     for key, text in sorted(table.properties.items()):
         checkpoint = parse(text) if key.startswith(FAMILY) else None
         if checkpoint is None or checkpoint.flow == target.flow:
             continue
         if (checkpoint.target or "").removesuffix(ROLLED_BACK) == identity:
-            found[checkpoint.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
-    return found
+            statements[checkpoint.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
+    return statements

@@ -67,7 +67,7 @@ class TableChange:
     """True: the files hold the rows of those that are gone, and readers need not look again."""
 
     def putting(self, text: str) -> TableChange:
-        """The same change, which puts a text that is known beforehand."""
+        """This change, which also sets a text that is known beforehand."""
         return replace(self, value=lambda _: text)
 
 
@@ -120,14 +120,14 @@ class Committer:
             attempt.unknown = self._lost = True
             return error
         reach("iceberg.after-commit")
-        known = self.table
+        before = self.table
         self.table = Table(
-            known.name(),
+            before.name(),
             answer.metadata,
             answer.metadata_location,
-            known.io,
-            known.catalog,
-            known.config,
+            before.io,
+            before.catalog,
+            before.config,
         )
         return None
 

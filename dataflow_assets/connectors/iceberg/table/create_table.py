@@ -33,10 +33,10 @@ def check(table: Table, key: Sequence[str] = ()) -> None:
     name = ".".join(table.name())
     if table.metadata.format_version > 2:
         raise PermanentError(f"table {name} has format version 3: only 1 and 2 can be written")
-    known = {column.field_id for column in table.schema().fields}
+    ids = {column.field_id for column in table.schema().fields}
     laid_out: list[PartitionField | SortField] = [*table.spec().fields, *table.sort_order().fields]
     for field in laid_out:
-        if not _computable(field, known):
+        if not _computable(field, ids):
             raise PermanentError(
                 f"table {name} is partitioned or sorted by {field}, which cannot be computed "
                 "here: write to a table laid out by top-level columns, by the transforms "
@@ -66,8 +66,8 @@ def create(
 
 def add_columns(table: Table, sink: TableSinkOptions, columns: pa.Schema) -> None:
     """Adds columns, of the manifest's types where it names some; those that are there stay."""
-    named = {name: parse_field(name, text) for name, text in sink.columns.items()}
-    added = table_schema(named.get(column.name, column) for column in columns)
+    declared = {name: parse_field(name, text) for name, text in sink.columns.items()}
+    added = table_schema(declared.get(column.name, column) for column in columns)
     with table.update_schema() as update:
         for column in added.fields:
             if column.name not in table.schema().column_names:
@@ -76,8 +76,8 @@ def add_columns(table: Table, sink: TableSinkOptions, columns: pa.Schema) -> Non
 
 def _columns(sink: TableSinkOptions, sample: pa.Schema) -> list[pa.Field]:
     """The sample's columns, then the manifest's: a manifest's type wins over a sample's."""
-    known = sink.raw_columns(sample) if sink.raw_mode else sample
-    columns = {field.name: field for field in known}
+    fields = sink.raw_columns(sample) if sink.raw_mode else sample
+    columns = {field.name: field for field in fields}
     columns |= {name: parse_field(name, text) for name, text in sink.columns.items()}
     if not columns:
         raise PermanentError("the sample has no columns: give them in `columns`")
@@ -85,7 +85,6 @@ def _columns(sink: TableSinkOptions, sample: pa.Schema) -> list[pa.Field]:
 
 
 def ensure_namespace(catalog: TableCatalog, sink: TableSinkOptions) -> None:
-    """Makes each missing level of the namespace."""
     levels = sink.identifier[:-1]
     for depth in range(1, len(levels) + 1):
         with suppress(ice.NamespaceAlreadyExistsError):
@@ -95,8 +94,8 @@ def ensure_namespace(catalog: TableCatalog, sink: TableSinkOptions) -> None:
 def namespace_property(catalog: TableCatalog, sink: TableSinkOptions, key: str) -> str | None:
     """A note on the namespace; None where either is missing."""
     with suppress(ice.NoSuchNamespaceError):
-        found: str | None = catalog.load_namespace_properties(sink.identifier[:-1]).get(key)
-        return found
+        text: str | None = catalog.load_namespace_properties(sink.identifier[:-1]).get(key)
+        return text
     return None
 
 

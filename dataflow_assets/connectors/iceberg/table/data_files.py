@@ -41,7 +41,7 @@ _FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-im
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """Where a table's files go and what they look like: enough to write without the catalog."""
+    """Place and shape of a table's files: enough to write without the catalog."""
 
     location: str
     schema: str
@@ -61,7 +61,6 @@ class WriteTarget:
 
     @property
     def sort_order(self) -> SortOrder:
-        """Returns how the rows of a file are sorted."""
         return _order(self.order)
 
     def file_io(self) -> FileIO:
@@ -155,7 +154,7 @@ class ParquetFile:
         sync_written(self.path, self._target.location)
 
     def document(self, order_id: int = 0) -> str:
-        """What describes the closed file, as JSON. `order_id`: the order that its rows have."""
+        """Description of the closed file, as JSON. `order_id`: the order that its rows have."""
         footer = self._parquet.writer.metadata
         document = _document(self._target, self.path, self._bytes, footer)
         spec = self._target.partition_spec
@@ -169,16 +168,16 @@ class ParquetFile:
 
 def _document(target: WriteTarget, path: str, size: int, footer: pq.FileMetaData) -> dict[str, Any]:
     schema = target.iceberg_schema
-    found = data_file_statistics_from_parquet_metadata(
+    statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
         stats_columns=compute_statistics_plan(schema, dict(target.properties)),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     ).to_serialized_dict()
-    document: dict[str, Any] = {"path": path, "size": size, "rows": found["record_count"]}
-    document |= {name: found[name] for name in _COUNTS}
+    document: dict[str, Any] = {"path": path, "size": size, "rows": statistics["record_count"]}
+    document |= {name: statistics[name] for name in _COUNTS}
     for name in _BOUNDS:
-        document[name] = {k: base64.b64encode(v).decode() for k, v in found[name].items()}
-    document["split_offsets"] = found["split_offsets"]
+        document[name] = {k: base64.b64encode(v).decode() for k, v in statistics[name].items()}
+    document["split_offsets"] = statistics["split_offsets"]
     return document
 
 

@@ -54,8 +54,8 @@ def compare(declared: IcebergDeclared, table: Table | None) -> tuple[Schema, lis
     Raises:
         TransientError, PermanentError: of the registry.
     """
-    schema, found = _declared_schema(declared, table)
-    return schema, [*found, *(_differences(table, declared, schema) if table else ())]
+    schema, differences = _declared_schema(declared, table)
+    return schema, [*differences, *(_differences(table, declared, schema) if table else ())]
 
 
 def _declared_schema(
@@ -67,7 +67,7 @@ def _declared_schema(
 
 
 def versions(declared: IcebergDeclared | None) -> tuple[int, ...]:
-    """Those of a registry's subject; none where the columns are in the declaration itself."""
+    """Versions of a registry's subject; none where the columns are in the declaration itself."""
     columns = declared.columns if declared is not None else ""
     return registered.versions(columns) if isinstance(columns, Registered) else ()
 
@@ -81,26 +81,22 @@ def open_table(
     """
     for _ in range(TRIES):
         table = catalog.table(identifier)
-        schema, found = compare(declared, table)
-        if found:
-            raise PermanentError(_refusal(identifier, found))
+        schema, differences = compare(declared, table)
+        if differences:
+            raise PermanentError(_refusal(identifier, differences))
         if table is None:
             with suppress(ice.TableAlreadyExistsError):
                 _make(catalog, identifier, declared, schema)
             continue  # somebody else may change it at once
-        wanted = _with_our_own(schema, table.schema())
-        if same(table.schema(), wanted):
+        stored = table.schema()
+        ids = {field.field_id for field in schema.fields}
+        ours = [f for f in stored.fields if f.field_id >= OWN_IDS and f.field_id not in ids]
+        merged = Schema(*schema.fields, *ours, identifier_field_ids=schema.identifier_field_ids)
+        if same(table.schema(), merged):
             return table
         with suppress(ice.CommitFailedException):
-            _change(catalog, table, wanted)
+            _change(catalog, table, merged)
     raise TransientError(f"table {'.'.join(identifier)} is changed by too many at once")
-
-
-def _with_our_own(wanted: Schema, stored: Schema) -> Schema:
-    """A column of our own stays once it is there, also where nothing needs it any more."""
-    known = {field.field_id for field in wanted.fields}
-    ours = [f for f in stored.fields if f.field_id >= OWN_IDS and f.field_id not in known]
-    return Schema(*wanted.fields, *ours, identifier_field_ids=wanted.identifier_field_ids)
 
 
 def _make(
@@ -165,8 +161,8 @@ def _differences(table: Table, declared: IcebergDeclared, wanted: Schema) -> Ite
         message = f"partitioning_scheme is {scheme} in the table, and cannot be changed"
         yield Difference(message, PARTITIONING)
     if set(table.schema().identifier_field_ids) != set(wanted.identifier_field_ids):
-        named = ", ".join(sorted(table.schema().identifier_field_names())) or "none"
-        yield Difference(f"the key is {named} in the table, and cannot be changed", KEY)
+        key = ", ".join(sorted(table.schema().identifier_field_names())) or "none"
+        yield Difference(f"the key is {key} in the table, and cannot be changed", KEY)
     yield from _of_fields(_declarable(table.schema()), _declarable(wanted), "")
 
 
@@ -195,22 +191,24 @@ def _of_fields(
     around: int | None = None,
 ) -> Iterator[Difference]:
     """`around`: the id of the field that they are inside of."""
-    wanted = {field.field_id: field for field in declared}
-    known = {field.field_id for field in stored}
+    declared_fields = {field.field_id: field for field in declared}
+    stored_ids = {field.field_id for field in stored}
     for field in stored:
-        if field.field_id not in wanted:
-            named = f"field {path}{field.name} (id {field.field_id})"
-            yield Difference(f"{named} is in the table and cannot be dropped", around)
+        if field.field_id not in declared_fields:
+            label = f"field {path}{field.name} (id {field.field_id})"
+            yield Difference(f"{label} is in the table and cannot be dropped", around)
         else:
-            yield from _of_field(field, wanted[field.field_id], path)
+            yield from _of_field(field, declared_fields[field.field_id], path)
     for field in declared:
-        if field.field_id not in known and field.required:
+        if field.field_id not in stored_ids and field.required:
             message = (
                 f"{path}{field.name} is new and must be optional: rows that are stored lack it"
             )
             yield Difference(message, field.field_id)
-    order = [field.field_id for field in stored if field.field_id in wanted]
-    for field, identity in zip((f for f in declared if f.field_id in known), order, strict=True):
+    order = [field.field_id for field in stored if field.field_id in declared_fields]
+    for field, identity in zip(
+        (f for f in declared if f.field_id in stored_ids), order, strict=True
+    ):
         if field.field_id != identity:
             message = f"{path}{field.name} is in another place than in the table"
             yield Difference(f"{message}: fields cannot be reordered", field.field_id)
@@ -238,8 +236,8 @@ def _of_types(
         )
     elif isinstance(stored, MapType) and isinstance(declared, MapType):
         inside = [stored.key_field, stored.value_field]
-        wanted = [declared.key_field, declared.value_field]
-        yield from _of_fields(inside, wanted, f"{name}.", identity)
+        key_and_value = [declared.key_field, declared.value_field]
+        yield from _of_fields(inside, key_and_value, f"{name}.", identity)
     elif stored != declared and (stored, declared) not in WIDER:
         message = (
             f"{name} is {show_type(stored)} in the table and cannot become {show_type(declared)}"

@@ -1,4 +1,4 @@
-"""What is declared otherwise than it is stored, and which changes a table can take."""
+"""Differences between a declaration and its table, and which changes a table can take."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDER = {
 
 @dataclass(frozen=True)
 class Difference:
-    """What is declared otherwise than it is stored, and cannot be changed.
+    """A difference between declaration and table that cannot be removed.
 
     `field`: the id of the declared field that it is about; None for the columns as a whole.
     """

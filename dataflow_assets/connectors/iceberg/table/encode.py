@@ -70,8 +70,8 @@ def encode_column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
     Raises:
         RejectedRecord: a value does not fit, or is missing where there must be one.
     """
-    known, count = rows.schema.names, rows.num_rows
-    array = rows.column(field.name) if field.name in known else nulls(count, field.type)
+    names, count = rows.schema.names, rows.num_rows
+    array = rows.column(field.name) if field.name in names else nulls(count, field.type)
     if not field.nullable and array.null_count:
         raise RejectedRecord("sink", f"column {field.name} is required and got no value")
     if (empty := _empty(array, field)) is not None:
@@ -92,8 +92,8 @@ def _empty(array: pa.Array, field: pa.Field) -> str | None:
     for inner, values in _inside(array.drop_null(), field.type):
         if not inner.nullable and values.null_count:
             return str(inner.name)
-        if (found := _empty(values, inner)) is not None:
-            return found
+        if (path := _empty(values, inner)) is not None:
+            return path
     return None
 
 

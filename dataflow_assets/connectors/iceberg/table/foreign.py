@@ -29,16 +29,16 @@ _NAMES = (
 
 
 class ForeignWriters:
-    """Those of one table, each named once in the life of a session."""
+    """Other writers of one table, each named once in the life of a session."""
 
     def __init__(self) -> None:
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def look(self, table: Table) -> None:
         """Warns of snapshots that are not ours; called on the driver behind each commit."""
         for snapshot in table.metadata.snapshots:
-            if snapshot.snapshot_id not in self._told and not _is_ours(snapshot):
-                self._told.add(snapshot.snapshot_id)
+            if snapshot.snapshot_id not in self._reported and not _is_ours(snapshot):
+                self._reported.add(snapshot.snapshot_id)
                 log.warning(
                     "table %s: snapshot %d of %s was written by another program (%s). Its flow "
                     "must be the only one that writes the table: find that program and stop it",
@@ -57,10 +57,10 @@ def _is_ours(snapshot: Snapshot) -> bool:
 def writer(snapshot: Snapshot) -> str:
     """Returns what the snapshot says about the program that made it."""
     summary = snapshot.summary
-    known = {key: summary[key] for key in _NAMES} if summary else {}
-    said = [f"{key} {value}" for key, value in known.items() if value is not None]
+    properties = {key: summary[key] for key in _NAMES} if summary else {}
+    words = [f"{key} {value}" for key, value in properties.items() if value is not None]
     what = f"{summary.operation.value}; " if summary else ""
-    return what + (", ".join(said) or "it does not say its name, as PyIceberg does not")
+    return what + (", ".join(words) or "it does not say its name, as PyIceberg does not")
 
 
 def _time(snapshot: Snapshot) -> str:

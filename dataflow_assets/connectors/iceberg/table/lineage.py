@@ -1,4 +1,4 @@
-"""Whether a table still stands on a commit of ours, or was rolled back to a snapshot before it."""
+"""Detects tables that were rolled back to a snapshot before a commit of ours."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _line(table: Table, head: Snapshot, commit: str) -> Iterator[Snapshot]:
     yield head
     if _is_of(head, commit):
         return
-    known = {one.snapshot_id: one for one in table.metadata.snapshots}
-    found = known.get(head.parent_snapshot_id or -1)
-    while found is not None:
-        yield found
-        if _is_of(found, commit):
+    snapshots = {one.snapshot_id: one for one in table.metadata.snapshots}
+    snapshot = snapshots.get(head.parent_snapshot_id or -1)
+    while snapshot is not None:
+        yield snapshot
+        if _is_of(snapshot, commit):
             return
-        found = known.get(found.parent_snapshot_id or -1)
+        snapshot = snapshots.get(snapshot.parent_snapshot_id or -1)
 
 
 def _is_of(snapshot: Snapshot, commit: str) -> bool:

@@ -28,22 +28,22 @@ SMALL_MANIFEST = 1024 * 1024  # bytes; longer ones are not merged again
 def current_manifests(table: Table) -> list[ManifestFile]:
     """The current snapshot's manifests that still list something."""
     current = table.metadata.snapshot_by_name(MAIN_BRANCH)
-    known = current.manifests(table.io) if current else []
-    return [m for m in known if m.has_added_files() or m.has_existing_files()]
+    manifests = current.manifests(table.io) if current else []
+    return [m for m in manifests if m.has_added_files() or m.has_existing_files()]
 
 
 def small(table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
     """The manifests to merge: none until there are enough of them."""
     enabled = table.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "true") == "true"
     least = int(table.properties.get(TableProperties.MANIFEST_MIN_MERGE_COUNT, 100))
-    found = [
+    small_ones = [
         manifest
         for manifest in manifests
         if manifest.content == ManifestContent.DATA
         and manifest.partition_spec_id == table.spec().spec_id
         and manifest.manifest_length < SMALL_MANIFEST
     ]
-    return found if enabled and len(found) >= least else []
+    return small_ones if enabled and len(small_ones) >= least else []
 
 
 def added_since(table: Table, sequence_number: int) -> set[str]:

@@ -46,15 +46,15 @@ def _codes(columns: list[pa.Array], count: int) -> Ints:
     """A number for each row, the same where all partition values are."""
     codes = np.zeros(count, np.int64)
     for column in columns:
-        found = column.dictionary_encode(null_encoding="encode")
-        mine = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        mixed = pa.array(codes * max(len(found.dictionary), 1) + mine).dictionary_encode()
+        encoded = column.dictionary_encode(null_encoding="encode")
+        mine = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        mixed = pa.array(codes * max(len(encoded.dictionary), 1) + mine).dictionary_encode()
         codes = mixed.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
 
 
 def _sorting(rows: pa.Table, order: SortOrder, schema: Schema) -> Sorting:
-    found: Sorting = []
+    sorting: Sorting = []
     for field in order.fields:
         source = schema.find_field(field.source_id)
         values = field.transform.pyarrow_transform(source.field_type)(
@@ -64,9 +64,9 @@ def _sorting(rows: pa.Table, order: SortOrder, schema: Schema) -> Sorting:
             values = values.cast(pa.binary())
         first = field.null_order == NullOrder.NULLS_FIRST
         descends = field.direction == SortDirection.DESC
-        found.append((values.is_null(), "descending" if first else "ascending"))
-        found.append((values, "descending" if descends else "ascending"))
-    return found
+        sorting.append((values.is_null(), "descending" if first else "ascending"))
+        sorting.append((values, "descending" if descends else "ascending"))
+    return sorting
 
 
 def _order(codes: Ints, sorting: Sorting) -> Ints:

@@ -46,12 +46,12 @@ def sort_order(schema: Schema, orders: Iterable[IcebergOrder]) -> SortOrder:
 
 def with_key(schema: Schema, key: Iterable[str]) -> Schema:
     """The schema with these columns as its identifier fields, required as those must be."""
-    wanted = {_key_column(schema, name).field_id for name in key}
+    key_ids = {_key_column(schema, name).field_id for name in key}
     fields = [
-        field.model_copy(update={"required": True}) if field.field_id in wanted else field
+        field.model_copy(update={"required": True}) if field.field_id in key_ids else field
         for field in schema.fields
     ]
-    return Schema(*fields, identifier_field_ids=sorted(wanted))
+    return Schema(*fields, identifier_field_ids=sorted(key_ids))
 
 
 def check_key(schema: Schema, key: Sequence[str]) -> None:
@@ -63,8 +63,8 @@ def check_key(schema: Schema, key: Sequence[str]) -> None:
         _key_column(schema, name)
     written = set(row_schema(schema).names)
     if key and (others := [field for field in schema.fields if field.name not in written]):
-        named = ", ".join(f"{field.name} ({field.field_type})" for field in others)
-        raise PermanentError(f"upsertMode cannot write the columns {named} again: drop them")
+        columns = ", ".join(f"{field.name} ({field.field_type})" for field in others)
+        raise PermanentError(f"upsertMode cannot write the columns {columns} again: drop them")
 
 
 def _key_column(schema: Schema, name: str) -> NestedField:
@@ -79,10 +79,10 @@ def _key_column(schema: Schema, name: str) -> NestedField:
 
 
 def _column(schema: Schema, name: str, key: str) -> NestedField:
-    known = {field.name: field for field in schema.fields}
-    if name not in known:
+    fields = {field.name: field for field in schema.fields}
+    if name not in fields:
         raise PermanentError(
-            f"{key} names column {name}, which the table lacks; it has {', '.join(known)}. "
+            f"{key} names column {name}, which the table lacks; it has {', '.join(fields)}. "
             "Give the column in `columns`, or correct the key"
         )
-    return known[name]
+    return fields[name]

@@ -1,4 +1,4 @@
-"""Where a reader of snapshots stands: behind a snapshot, or at a row inside one.
+"""The position of a reader of snapshots: behind a snapshot, or at a row inside one.
 
 As text it is JSON for people too. Snapshot ids are digits in a string: they have 63 bits, and a
 browser's numbers only 53.
@@ -53,21 +53,20 @@ class SnapshotPosition:
 
     @classmethod
     def inside(cls, snapshot: Snapshot, scan: Scan) -> SnapshotPosition:
-        """At the first row of the snapshot."""
         return replace(cls.after(snapshot), scan=scan)
 
     @classmethod
     def parse(cls, text: object) -> SnapshotPosition:
         """Returns what `text` wrote. Raises PermanentError for anything else."""
         try:
-            found = decode_json(str(text), _Text)
+            decoded = decode_json(str(text), _Text)
         except msgspec.MsgspecError:
             raise PermanentError(
                 f"{text} is not a position in an Iceberg table; the one behind a snapshot is "
                 '{"snapshot":"<its id>"}'
             ) from None
-        fields = msgspec.structs.asdict(found)
-        return cls(**fields | {"snapshot": int(found.snapshot) if found.snapshot else None})
+        fields = msgspec.structs.asdict(decoded)
+        return cls(**fields | {"snapshot": int(decoded.snapshot) if decoded.snapshot else None})
 
     def text(self) -> str:
         snapshot = None if self.snapshot is None else str(self.snapshot)

@@ -61,18 +61,22 @@ def merge_versions(registered: Registered, table: Table | None) -> tuple[Schema,
         As `versions`; PermanentError too where a version is of another kind, or not the schema of a
         record or object.
     """
-    known = [o for o in table.schema().fields if o.field_id < OWN_IDS] if table else None
+    merged = [o for o in table.schema().fields if o.field_id < OWN_IDS] if table else None
     ids = count(1 + max(_used_ids(table.metadata), default=0) if table else 1)
     differences: list[Difference] = []
     client = registered.registry.client()
     for number in versions(registered):
         where = f"version {number} of subject {registered.subject}"
         version = client.version(registered.subject, number)
-        found = _columns(version, registered.kind, f"{client}: {where}")
+        columns = _columns(version, registered.kind, f"{client}: {where}")
         merge = _SchemaMerge(ids, where)
-        known = merge.fields(known, found, "")
+        merged = merge.fields(merged, columns, "")
         differences += merge.differences
-    return _with_own(known or [], registered), differences
+    fields = merged or []
+    own = []
+    if registered.record_time:
+        own = [NestedField(OWN_IDS, registered.record_time, TimestamptzType(), required=False)]
+    return with_key(Schema(*fields, *own), registered.key), differences
 
 
 def _used_ids(metadata: TableMetadata) -> Iterator[int]:
@@ -105,13 +109,6 @@ def _of_json(found: StoredSchema) -> list[NestedField]:
     return json_schema_types.columns(document(found.text, found.references))
 
 
-def _with_own(fields: Sequence[NestedField], registered: Registered) -> Schema:
-    own = []
-    if registered.record_time:
-        own = [NestedField(OWN_IDS, registered.record_time, TimestamptzType(), required=False)]
-    return with_key(Schema(*fields, *own), registered.key)
-
-
 @dataclass
 class _SchemaMerge:
     """One version's fields, taken into those that are known."""
@@ -126,9 +123,9 @@ class _SchemaMerge:
         """`known`: None where nothing is stored yet, so that fields may be required."""
         if known is None:
             return [self._new(one, required=one.required) for one in found]
-        given = {one.name: one for one in found}
+        by_name = {one.name: one for one in found}
         names = {one.name for one in known}
-        kept = [self._keep(one, given.get(one.name), path) for one in known]
+        kept = [self._keep(one, by_name.get(one.name), path) for one in known]
         return [*kept, *(self._new(o, required=False) for o in found if o.name not in names)]
 
     def _new(self, one: NestedField, *, required: bool) -> NestedField:
@@ -156,20 +153,20 @@ class _SchemaMerge:
         return NestedField(one.field_id, one.name, kind, doc=one.doc, required=required)
 
     def _widen(self, one: NestedField, other: NestedField, name: str) -> IcebergType:
-        known, given = one.field_type, other.field_type
-        if isinstance(known, StructType) and isinstance(given, StructType):
-            return StructType(*self.fields(known.fields, given.fields, f"{name}."))
-        if isinstance(known, ListType) and isinstance(given, ListType):
-            inner = self._keep(known.element_field, given.element_field, f"{name}.")
-            return ListType(known.element_id, inner.field_type, element_required=inner.required)
-        if isinstance(known, MapType) and isinstance(given, MapType):
-            value = self._keep(known.value_field, given.value_field, f"{name}.")
-            key = (known.key_id, known.key_type)
-            return MapType(*key, known.value_id, value.field_type, value_required=value.required)
-        if (known, given) in WIDER:
-            return given
+        kind, other_kind = one.field_type, other.field_type
+        if isinstance(kind, StructType) and isinstance(other_kind, StructType):
+            return StructType(*self.fields(kind.fields, other_kind.fields, f"{name}."))
+        if isinstance(kind, ListType) and isinstance(other_kind, ListType):
+            inner = self._keep(kind.element_field, other_kind.element_field, f"{name}.")
+            return ListType(kind.element_id, inner.field_type, element_required=inner.required)
+        if isinstance(kind, MapType) and isinstance(other_kind, MapType):
+            value = self._keep(kind.value_field, other_kind.value_field, f"{name}.")
+            key = (kind.key_id, kind.key_type)
+            return MapType(*key, kind.value_id, value.field_type, value_required=value.required)
+        if (kind, other_kind) in WIDER:
+            return other_kind
         # Of comments only those count that say what a text is: any other one is a person's.
-        if commented_kind(one.doc) != commented_kind(other.doc) or not _takes(known, given):
+        if commented_kind(one.doc) != commented_kind(other.doc) or not _takes(kind, other_kind):
             self.differences.append(
                 Difference(
                     f"{name} is {_name_type(one)} in the table, and {_name_type(other)} in "
@@ -177,7 +174,7 @@ class _SchemaMerge:
                     "another name"
                 )
             )
-        return known
+        return kind
 
 
 def _takes(known: IcebergType, given: IcebergType) -> bool:

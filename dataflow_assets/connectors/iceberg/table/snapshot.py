@@ -78,7 +78,7 @@ def appending(
     *updates: TableUpdate,
     tidy: bool = True,
 ) -> IcebergAttempt:
-    """The same with a new snapshot that adds the files; no files make a snapshot too.
+    """This metadata with a new snapshot that adds the files; no files make a snapshot too.
 
     `tidy` merges small manifests once there are many, as every commit leaves one.
     """
@@ -100,7 +100,7 @@ def replacing(
     *updates: TableUpdate,
     operation: Operation = Operation.OVERWRITE,
 ) -> IcebergAttempt:
-    """The same with a new snapshot that adds the files and takes those of the paths out."""
+    """This metadata with a new snapshot that adds the files and takes those of the paths out."""
     snapshot_id = table.metadata.new_snapshot_id()
     entries = [added_entry(snapshot_id, file) for file in files]
     removed: list[DataFile] = []
@@ -118,7 +118,7 @@ def replacing(
 
 
 def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> IcebergAttempt:
-    """The same with a new snapshot that lists every file as deleted."""
+    """This metadata with a new snapshot that lists every file as deleted."""
     snapshot_id = table.metadata.new_snapshot_id()
     removed: list[DataFile] = []
     entries: list[ManifestEntry] = []

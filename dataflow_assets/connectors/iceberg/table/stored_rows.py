@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.schema import index_by_id
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
@@ -31,7 +31,7 @@ class IcebergUnreadable(Exception):
 def live_rows(
     metadata: TableMetadata, io: FileIO, task: FileScanTask, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Those rows of a file that are not deleted, with these columns, about in the table's types.
+    """The rows of a file that are not deleted, with these columns, about in the table's types.
 
     PyIceberg reads them, which knows about deletes; but it makes empty lists and maps of those that
     are null where structs are in them (0.12).
@@ -40,23 +40,22 @@ def live_rows(
     schema = file_schema(columns, list(names))
     if any(map(_holds_structs, schema.types)) and not task.delete_files:
         try:
-            found = stored_rows(
-                io, task.file.file_path, schema, _fields_with_values(metadata, columns)
+            # Fields that are not null where a file lacks them: PyIceberg knows their values.
+            defaults = {
+                n for n, one in index_by_id(columns).items() if one.initial_default is not None
+            }
+            specs = metadata.partition_specs
+            fields_with_values = frozenset(
+                defaults | {one.source_id for spec in specs for one in spec.fields}
             )
-            yield from (batch.select(list(names)) for batch in found)
+            batches = stored_rows(io, task.file.file_path, schema, fields_with_values)
+            yield from (batch.select(list(names)) for batch in batches)
         except IcebergUnreadable:
             pass
         else:
             return
     for batch in ArrowScan(metadata, io, columns, AlwaysTrue()).to_record_batches([task]):
         yield batch.select(list(names))
-
-
-def _fields_with_values(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
-    """Fields that are not null where a file lacks them: PyIceberg knows their values."""
-    defaults = {n for n, one in index_by_id(columns).items() if one.initial_default is not None}
-    specs = metadata.partition_specs
-    return frozenset(defaults | {one.source_id for spec in specs for one in spec.fields})
 
 
 def _holds_structs(kind: pa.DataType) -> bool:
@@ -82,8 +81,8 @@ def stored_rows(
         names = [held[_id(field)].name for field in schema if _id(field) in held]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(ROWS_AT_ONCE, [group], names):
-                found = dict(zip(map(_id, batch.schema), batch.columns, strict=True))
-                columns = [_align(found.get(_id(f)), f, batch.num_rows) for f in schema]
+                arrays = dict(zip(map(_id, batch.schema), batch.columns, strict=True))
+                columns = [_align(arrays.get(_id(f)), f, batch.num_rows) for f in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -117,7 +116,10 @@ def _align(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
     if array is None:
         return nulls(rows, kind)
     if pa.types.is_struct(kind):
-        return _struct(array, want)
+        held = dict(zip(map(_id, _inside(array.type)), array.flatten(), strict=True))
+        members = _inside(want.type)
+        arrays = [_align(held.get(_id(one)), one, len(array)) for one in members]
+        return struct_of(arrays, members, array.is_null())
     if pa.types.is_list(kind):
         offsets, first, count = _bounds(array)
         values = _align(array.values.slice(first, count), kind.value_field, count)
@@ -128,13 +130,6 @@ def _align(array: pa.Array | None, want: pa.Field, rows: int) -> pa.Array:
         items = _align(array.items.slice(first, count), kind.item_field, count)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=array.is_null())
     return array if array.type == kind else array.cast(kind)
-
-
-def _struct(array: pa.StructArray, want: pa.Field) -> pa.Array:
-    held = dict(zip(map(_id, _inside(array.type)), array.flatten(), strict=True))
-    members = _inside(want.type)
-    arrays = [_align(held.get(_id(one)), one, len(array)) for one in members]
-    return struct_of(arrays, members, array.is_null())
 
 
 def _bounds(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, int, int]:

@@ -71,8 +71,8 @@ def _is_of(message: Message, flow: str) -> bool:
 
 def _reading(message: Message) -> int:
     """In which reading of its source the record was rejected; an earlier version names none."""
-    found = dict(headers(message)).get(_READING)
-    return int(found) if found else 0
+    values = dict(headers(message)).get(_READING)
+    return int(values) if values else 0
 
 
 class KafkaErrors(ErrorStore):
@@ -110,12 +110,12 @@ class KafkaErrors(ErrorStore):
             elif _is_of(message, flow) and reading > latest.get(name, (-1, None))[0]:
                 latest[name] = reading, message
         # A topic that somebody else has made may have several partitions.
-        found = (
+        entries = (
             entry(message.value() or b"")
             for name, (reading, message) in latest.items()
             if reading > done.get(name, -1)
         )
-        return waiting(found, since, most)
+        return waiting(entries, since, most)
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""How many records fit into so many bytes: guessed from a look at the next ones.
+"""The number of records that fit into a number of bytes: guessed from a look at the next ones.
 
 A guess: where much larger records follow, the task stops at its bytes, and the rest is planned
 again from there.
@@ -36,7 +36,12 @@ class Sizes:
         if long and (
             self._was_misjudged(long) or any(self._doubtful(p, *ahead[p], limit) for p in long)
         ):
-            self._learn(long)
+            seen = self._look(long, LOOK_SECONDS)
+            for partition in long:  # one that has not answered is not waited for again
+                average = self._average.get(partition, 0.0)
+                sizes = [record.size for record in seen.get(partition, ())]
+                self._average[partition] = sum(sizes) / len(sizes) if sizes else average
+            self._taken = time.monotonic()
         most = {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
         self._planned = {p: (start, min(start + most[p], end)) for p, (start, end) in ahead.items()}
         return most
@@ -47,25 +52,17 @@ class Sizes:
 
     def _doubtful(self, partition: int, start: int, end: int, limit: Limit) -> bool:
         """Nothing is known, or nothing of late and the records would not fit if they have grown."""
-        known = self._average.get(partition)
-        if known is None:
+        average = self._average.get(partition)
+        if average is None:
             return True
         stale = time.monotonic() - self._taken > BELIEVED_SECONDS
-        return stale and (end - start) * known * GROWTH > limit.bytes
+        return stale and (end - start) * average * GROWTH > limit.bytes
 
     def _was_misjudged(self, positions: Mapping[int, int]) -> bool:
         """A slice was not read to its end: its records were larger than the ones looked at."""
-        known = ((self._planned.get(p), position) for p, position in positions.items())
-        return any(span is not None and span[0] < at < span[1] for span, at in known)
+        spans = ((self._planned.get(p), position) for p, position in positions.items())
+        return any(span is not None and span[0] < at < span[1] for span, at in spans)
 
     def _fitting(self, partition: int, limit: Limit) -> int:
         average = self._average.get(partition, 0.0)
         return min(limit.records, max(1, int(limit.bytes / max(average, 1.0))))
-
-    def _learn(self, positions: Mapping[int, int]) -> None:
-        seen = self._look(positions, LOOK_SECONDS)
-        for partition in positions:  # one that has not answered is not waited for again
-            known = self._average.get(partition, 0.0)
-            sizes = [record.size for record in seen.get(partition, ())]
-            self._average[partition] = sum(sizes) / len(sizes) if sizes else known
-        self._taken = time.monotonic()

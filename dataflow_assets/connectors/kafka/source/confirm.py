@@ -1,4 +1,4 @@
-"""Whether topics are still the planned ones, asked inside tasks."""
+"""Checks inside tasks that topics are still the planned ones."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ def list_offsets(
     """For each topic, and each of the places, the offset of every partition; asked for together."""
     old = [one for one in topics if one.is_old]
     brokers = [one.broker for one in old]  # they were there: one broker may not have heard of it
-    found = dict(zip(old, describe(brokers, PATIENCE), strict=True))
-    current = [outcome(partial(one.renew, found.get(one))) for one in topics]
-    known = [
+    renewed = dict(zip(old, describe(brokers, PATIENCE), strict=True))
+    current = [outcome(partial(one.renew, renewed.get(one))) for one in topics]
+    known_topics = [
         (one.broker, topic)
         for one, topic in zip(topics, current, strict=True)
         if isinstance(topic, Topic)
     ]
-    answers = iter(offsets(known, *places))
+    answers = iter(offsets(known_topics, *places))
     return [next(answers) if isinstance(one, Topic) else one for one in current]

@@ -1,4 +1,4 @@
-"""What is no longer there although it was not read: found out before a plan, and named.
+"""Detects data that was lost before it was read: found out before a plan, and named.
 
 Three ways to lose records: retention takes what lies below a position, the log ends below a
 position, or the log was cut off there and has grown again (`leader_epochs`).
@@ -49,19 +49,6 @@ class LossCheck:
         Raises TransientError where the topic itself is another one by now, or where nobody can say
         under which leaders its records were read.
         """
-        self._check_bounds(topic, begins, bounds)
-        self._check_log(topic, begins, bounds)
-
-    def check_adopted(self, advice: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
-        """Checks the same of offsets of another program; `advice` says whose, and what to do."""
-        self._report_loss(expired_offsets(self._source.topic, offsets, lows), advice)
-        self._report_loss(beyond(self._source.topic, offsets, highs), advice)
-
-    def epochs(self, offsets: Offsets) -> dict[int, int]:
-        """By partition: the leader's epoch under which its offset is known."""
-        return leader_epochs.of(offsets, self._known)
-
-    def _check_bounds(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
         below = expired_offsets(self._source.topic, begins, bounds.lows)
         above = any(begins[p] > bounds.ends[p] for p in begins)
         if below or above:
@@ -69,6 +56,24 @@ class LossCheck:
         self._report_loss(below, RESET)
         if above:
             self._check_end(topic, begins)
+        name = self._source.topic
+        key = self._broker.bootstrap, topic.id, self._flow
+        seen = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
+        doubtful = leader_epochs.doubtful(begins, seen, bounds)
+        kept = leader_epochs.cut_off(self._broker.cluster, name, doubtful) if doubtful else {}
+        if kept:
+            self._broker.same(topic.id)
+        self._report_loss(replaced_offsets(name, begins, kept), RESET)
+        self._known = _seen[key] = leader_epochs.seen_epochs(bounds)
+
+    def check_adopted(self, advice: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
+        """Checks the same of offsets of another program; `advice` says whose, and what to do."""
+        self._report_loss(expired_offsets(self._source.topic, offsets, lows), advice)
+        self._report_loss(beyond(self._source.topic, offsets, highs), advice)
+
+    def epochs(self, offsets: Offsets) -> dict[int, int]:
+        """Epochs of the partitions: the leader's epoch under which its offset is known."""
+        return leader_epochs.of(offsets, self._known)
 
     def _check_end(self, topic: Topic, begins: Offsets) -> None:
         """A position above the last stable offset is sound as long as the log reaches it.
@@ -79,17 +84,6 @@ class LossCheck:
         sentence = beyond(self._source.topic, begins, dict(enumerate(highs)))
         if sentence:
             raise PermanentError(f"{sentence}; {RESET}")
-
-    def _check_log(self, topic: Topic, begins: Offsets, bounds: KafkaBounds) -> None:
-        name = self._source.topic
-        key = self._broker.bootstrap, topic.id, self._flow
-        known = _seen[key] if key in _seen else self._stored_epochs(topic, begins, bounds.lows)
-        asked = leader_epochs.doubtful(begins, known, bounds)
-        kept = leader_epochs.cut_off(self._broker.cluster, name, asked) if asked else {}
-        if kept:
-            self._broker.same(topic.id)
-        self._report_loss(replaced_offsets(name, begins, kept), RESET)
-        self._known = _seen[key] = leader_epochs.seen_epochs(bounds)
 
     def _stored_epochs(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
         if begins == lows:

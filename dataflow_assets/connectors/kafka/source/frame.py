@@ -80,16 +80,16 @@ class FrameReader:
         """
         bounds = dict(_bounds(piece, lows) for piece in span.slices)
         filled = {p: (start, end) for p, (start, end) in bounds.items() if start < end}
-        wanted = [name for name in _COLUMNS if name in columns or name == "body"]
+        names = [name for name in _COLUMNS if name in columns or name == "body"]
         if not filled:
-            return spark.range(0).selectExpr(*_with_aliases(_NULLS, ["_at", *wanted]))
+            return spark.range(0).selectExpr(*_with_aliases(_NULLS, ["_at", *names]))
         reader = spark.read.format("kafka").options(**self.options(filled))
         if "headers" in columns:
             reader = reader.option("includeHeaders", "true")
         longest = max(end - start for start, end in filled.values())
         large = is_large(longest, most_bytes, columns)
         expressions = _expressions(_position(span), large)
-        return reader.load().selectExpr(*_with_aliases(expressions, ["_at", *wanted]))
+        return reader.load().selectExpr(*_with_aliases(expressions, ["_at", *names]))
 
     def options(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, str]:
         topic = self.source.topic
@@ -111,7 +111,7 @@ class FrameReader:
 
     @property
     def group(self) -> str:
-        """The same for every read of a flow: each new one would leave a consumer behind.
+        """The name for every read of a flow: each new one would leave a consumer behind.
 
         Spark keeps consumers by group, topic name and partition, hence the hash of what else makes
         them different: the cluster, the topic's own id, the settings, ours too. A warm server may
@@ -134,8 +134,8 @@ class FrameReader:
             "kafka.fetch.max.bytes": source.fetch_max_bytes,
             "kafka.max.partition.fetch.bytes": source.max_partition_fetch_bytes,
         }
-        found = {key: str(milliseconds(text)) for key, text in times.items() if text}
-        return found | {key: str(size) for key, size in sizes.items() if size is not None}
+        options = {key: str(milliseconds(text)) for key, text in times.items() if text}
+        return options | {key: str(size) for key, size in sizes.items() if size is not None}
 
 
 def _bounds(piece: object, lows: Mapping[str, int]) -> tuple[str, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""How far branches are behind the ends of their topics, and how old what they have not read is."""
+"""Lags of branches behind the ends of their topics, and the age of what they have not read."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, i
     rounds: list[dict[Where, int]] = []
     for where, offset in (each for places in wanted for each in places):
         free = (one for one in rounds if one.get(where, offset) == offset)
-        found = next(free, None)
-        if found is None:
+        free_round = next(free, None)
+        if free_round is None:
             rounds.append({where: offset})
         else:
-            found[where] = offset
+            free_round[where] = offset
     return rounds
 
 

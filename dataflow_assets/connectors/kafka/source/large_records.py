@@ -54,7 +54,10 @@ def read(
     """Each of these records in a batch of its own; TransientError where one is not there."""
     missing = deque(offsets)
     # What lies between them is read too, which is cheaper than a seek for each.
-    for message in _peek(source).records(partition, offsets[0], offsets[-1]):
+    place = (os.getpid(), source.cluster(), source.topic)
+    if place not in _peeks:
+        _peeks[place] = Peek(source.cluster(), source.topic)
+    for message in _peeks[place].records(partition, offsets[0], offsets[-1]):
         if missing and message.offset() == missing[0]:
             missing.popleft()
             yield as_batch([message])
@@ -64,10 +67,3 @@ def read(
             "was seen by Spark, and is no longer there for the task; the flow reads again from its "
             "checkpoint"
         )
-
-
-def _peek(source: KafkaSourceOptions) -> Peek:
-    place = (os.getpid(), source.cluster(), source.topic)
-    if place not in _peeks:
-        _peeks[place] = Peek(source.cluster(), source.topic)
-    return _peeks[place]

@@ -1,4 +1,4 @@
-"""Whether the log below a position is still the one that was read: leader epochs tell (KIP-320).
+"""Detects logs that were cut off below a position: leader epochs tell (KIP-320).
 
 A replica that was behind may become leader (unclean election), or a broker may come back without
 what it had not written to disk: the end of the log is cut off. Once the log has grown past the
@@ -54,7 +54,7 @@ def stored_epochs(committed: Mapping[int, KafkaCommitted], mark: str) -> dict[in
 
 
 def of(positions: Mapping[int, int], known: Mapping[int, SeenEpoch]) -> dict[int, int]:
-    """By partition: the epoch under which its position is known."""
+    """Epochs of the partitions: the epoch under which its position is known."""
     return {p: known[p].epoch for p, o in positions.items() if p in known and o <= known[p].last}
 
 
@@ -62,12 +62,12 @@ def doubtful(
     begins: Mapping[int, int], known: Mapping[int, SeenEpoch], bounds: KafkaBounds
 ) -> dict[int, SeenEpoch]:
     """The positions that another leader than the one known has to vouch for."""
-    found = {
+    epochs = {
         p: SeenEpoch(begin, begin, known[p].epoch)
         for p, begin in begins.items()
         if p in known and known[p].first <= begin <= known[p].last
     }
-    changed = {p: one for p, one in found.items() if bounds.epochs.get(p, one.epoch) != one.epoch}
+    changed = {p: one for p, one in epochs.items() if bounds.epochs.get(p, one.epoch) != one.epoch}
     return {p: one for p, one in changed.items() if bounds.lows[p] < one.last <= bounds.ends[p]}
 
 
@@ -86,7 +86,7 @@ def cut_off(cluster: Cluster, topic: str, asked: Mapping[int, SeenEpoch]) -> dic
 
 
 def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int | None]:
-    found: dict[int, int | None] = {}
+    answers: dict[int, int | None] = {}
     deadline = time.monotonic() + SILENCE
     while awaited:
         message = consumer.poll(0.1)
@@ -96,8 +96,8 @@ def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int
             number = -1 if partition is None else partition
             awaited.discard(number)
             cut = _CUT.search(error.str() if error else "")
-            found |= {number: int(cut["kept"]) if cut["kept"] else None} if cut else {}
+            answers |= {number: int(cut["kept"]) if cut["kept"] else None} if cut else {}
         elif time.monotonic() > deadline:
             names = ", ".join(map(str, sorted(awaited)))
             raise TransientError(f"topic {topic}: the leaders of partitions {names} do not answer")
-    return found
+    return answers

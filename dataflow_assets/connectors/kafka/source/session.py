@@ -70,10 +70,10 @@ class KafkaSourceSession(
     ) -> dict[str, SourceSession | DataflowError]:
         """A session for each flow, after one question about all of their topics."""
         brokers = [KafkaBroker(source.cluster(), source.topic) for source in sources.values()]
-        found = zip(sources.items(), describe(brokers, 0.0), strict=True)
+        topics = zip(sources.items(), describe(brokers, 0.0), strict=True)
         return {
             flow: one if isinstance(one, DataflowError) else cls(source, flow, one)
-            for (flow, source), one in found
+            for (flow, source), one in topics
         }
 
     @property
@@ -109,8 +109,8 @@ class KafkaSourceSession(
         since = Place.for_timestamp(max(0, int(instant.timestamp() * 1000)))
         topic = self.topic.now()
         # The end first: what comes between the two answers is of that time, or lies behind the end.
-        (ends,), (found,) = self._offsets(topic, LATEST), self._offsets(topic, since)
-        return _positions({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
+        (ends,), (offsets,) = self._offsets(topic, LATEST), self._offsets(topic, since)
+        return _positions({p: offset if offset >= 0 else ends[p] for p, offset in offsets.items()})
 
     @override
     def take_over(self, known: Positions) -> Positions:
@@ -127,12 +127,12 @@ class KafkaSourceSession(
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        found = zip(sessions, list_offsets([one.topic for one in sessions], LATEST), strict=True)
+        offsets = zip(sessions, list_offsets([one.topic for one in sessions], LATEST), strict=True)
         return [
             one
             if isinstance(one, DataflowError)
             else outcome(partial(session.within_bounds, one[0]))
-            for session, one in found
+            for session, one in offsets
         ]
 
     def closed(self, after: Positions) -> frozenset[str]:
@@ -143,17 +143,17 @@ class KafkaSourceSession(
         topic = self.topic.now()
         ends = dict.fromkeys(range(topic.partitions), 0) | dict(end.offsets)
         if end.millis is not None:  # without a record of that time more may come
-            found = self._offsets(topic, Place.for_timestamp(end.millis))[0]
-            ends = {p: at for p, at in found.items() if at >= 0}
+            offsets = self._offsets(topic, Place.for_timestamp(end.millis))[0]
+            ends = {p: at for p, at in offsets.items() if at >= 0}
         return frozenset(str(p) for p, at in ends.items() if int(after.get(str(p), 0)) >= at)
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         topic = self.topic.now()
-        found = self._broker.bounds(topic)
-        lows, ends = found.lows, found.ends
+        bounds = self._broker.bounds(topic)
+        lows, ends = bounds.lows, bounds.ends
         begins = _begins(after, lows)
-        self._losses.check(topic, begins, found)
+        self._losses.check(topic, begins, bounds)
         self._lows, self._most_bytes = {str(p): low for p, low in lows.items()}, limit.bytes
         bounded = self._bound(ends, begins)
         reached = bounded if until is None else _earlier(bounded, begins, until)
@@ -168,7 +168,8 @@ class KafkaSourceSession(
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        return self._reader.read(spark, span, self._lows, columns, self._most_bytes)
+        reader = FrameReader(self._source, self._flow, self.topic.id)
+        return reader.read(spark, span, self._lows, columns, self._most_bytes)
 
     @override
     def reader(self, span: Span) -> SpanReader:
@@ -215,16 +216,15 @@ class KafkaSourceSession(
         cls, asked: Sequence[tuple[Self, Positions | None]]
     ) -> list[Lag | DataflowError]:
         offsets = list_offsets([session.topic for session, _ in asked], EARLIEST, LATEST)
-        found = [
+        results = [
             one if isinstance(one, DataflowError) else outcome(partial(session.unread, after, *one))
             for (session, after), one in zip(asked, offsets, strict=True)
         ]
-        branches = [one for one in found if isinstance(one, UnreadRecords)]
+        branches = [one for one in results if isinstance(one, UnreadRecords)]
         lags = iter(with_ages(asked[0][0].ahead, branches) if branches else [])
-        return [one if isinstance(one, DataflowError) else next(lags) for one in found]
+        return [one if isinstance(one, DataflowError) else next(lags) for one in results]
 
     def within_bounds(self, ends: Offsets) -> Positions:
-        """The ends of the partitions that are read, as the declaration has them."""
         return _positions(self._caps(ends))
 
     def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> UnreadRecords:
@@ -236,9 +236,8 @@ class KafkaSourceSession(
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
         lows, ends = self._offsets(self.topic.now(), EARLIEST, LATEST)
         begins = {p: max(int(after.get(str(p), low)), low) for p, low in lows.items()}
-        ahead = {p: begin for p, begin in begins.items() if begin < ends[p]}
-        found = self.ahead.read(ahead, limit)
-        return {str(p): as_batch(messages) for p, messages in found.items()}
+        records = self.ahead.read({p: at for p, at in begins.items() if at < ends[p]}, limit)
+        return {str(p): as_batch(messages) for p, messages in records.items()}
 
     @override
     def close(self) -> None:
@@ -251,13 +250,8 @@ class KafkaSourceSession(
         """The metadata of offsets that this flow commits; another topic's are not its own."""
         return f"{MARK}{self._flow} {self.topic.id}"
 
-    @property
-    def _reader(self) -> FrameReader:
-        return FrameReader(self._source, self._flow, self.topic.id)
-
     @cached_property
     def ahead(self) -> Peek:
-        """A look at records, without consuming them."""
         return Peek(self._broker.cluster, self._source.topic)
 
     @cached_property
@@ -265,7 +259,7 @@ class KafkaSourceSession(
         return Sizes(lambda *asked: self.ahead.look(*asked))  # noqa: PLW0108 - the peek is made on first use
 
     def _offsets(self, topic: Topic, *wanted: Place) -> list[Offsets]:
-        return [dict(enumerate(found)) for found in self._broker.offsets(topic, *wanted)]
+        return [dict(enumerate(offsets)) for offsets in self._broker.offsets(topic, *wanted)]
 
     def _bound(self, ends: Offsets, begins: Offsets) -> Offsets:
         """The ends, but not beyond that of the declaration.
@@ -289,8 +283,8 @@ class KafkaSourceSession(
             return ends
         if end.millis is None:
             return {p: min(last, end.offsets[p]) for p, last in ends.items() if p in end.offsets}
-        found = self._offsets(self.topic.now(), Place.for_timestamp(end.millis))[0]
-        return {p: min(last, found[p]) if found[p] >= 0 else last for p, last in ends.items()}
+        offsets = self._offsets(self.topic.now(), Place.for_timestamp(end.millis))[0]
+        return {p: min(last, offsets[p]) if offsets[p] >= 0 else last for p, last in ends.items()}
 
 
 def _begins(after: Positions, lows: Offsets) -> Offsets:

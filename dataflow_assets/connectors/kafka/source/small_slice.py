@@ -57,7 +57,7 @@ class SmallSlice:
         if offset is None or offset < self.following or self.over:
             return False
         if offset < self.asked.piece.upto:
-            self._add(offset, message)
+            self._hold(self._open.add(offset, message))
         self.following = offset + 1
         return True
 
@@ -95,10 +95,10 @@ class SmallSlice:
 
     def failure(self, bootstrap: str, error: KafkaError) -> DataflowError:
         """Returns what the client says; the next plan finds out what is lost, if anything is."""
-        found = meaning(error, self._where(bootstrap))
-        if isinstance(found, TransientError):
+        cause = meaning(error, self._where(bootstrap))
+        if isinstance(cause, TransientError):
             return self._error(bootstrap, error.str())
-        return found
+        return cause
 
     def _error(self, bootstrap: str, reason: str) -> TransientError:
         return TransientError(
@@ -124,9 +124,6 @@ class SmallSlice:
             batch = self._batches.popleft()
             self.held -= batch.nbytes
             yield batch
-
-    def _add(self, offset: int, message: Message) -> None:
-        self._hold(self._open.add(offset, message))
 
     def _hold(self, size: int) -> None:
         self.held += size

@@ -24,7 +24,7 @@ from dataflow_assets.connectors.kafka.consumers import SETTINGS, Consumers
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refusals
-from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
+from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, SmallSlice
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts.reading import Asked
 
@@ -82,7 +82,7 @@ def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
         reading.go_on(GRACE)
         while reading.awaited:
             yield from reading.results()  # what is wrong with one slice does not hold up another
-            reading.insist()
+            reading.ask_for_late()
     yield from reading.results()
     for piece in reading.dropped:
         yield piece.number, _alone(cluster, piece)
@@ -96,7 +96,7 @@ def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
             reading.go_on(GRACE)
             yield from piece.full()
             if reading.awaited and reading.quiet:
-                reading.insist()
+                reading.ask_for_late()
     for _, batches in reading.results():
         yield from batches
 
@@ -111,8 +111,8 @@ def _assign(
 ) -> AbstractContextManager[Consumer]:
     settings, way = SETTINGS | dict(fetch), tuple(sorted(fetch.items()))
     pool = _pools.of(cluster, lambda: Consumers.join(cluster, settings), way)
-    wanted = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
-    return pool.assign(wanted)
+    partitions = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
+    return pool.assign(partitions)
 
 
 class _KafkaReading:
@@ -149,7 +149,7 @@ class _KafkaReading:
             if first is not None:
                 self._hear_all([first, *self._consumer.consume(self._gulp, 0)])
 
-    def insist(self) -> None:
+    def ask_for_late(self) -> None:
         """Goes on with what is late. What is silent is asked for; what does not fit is dropped."""
         if self._is_crowded:
             self._drop(max(self.awaited.values(), key=lambda piece: piece.held))
@@ -162,7 +162,7 @@ class _KafkaReading:
             self._settle(self._give_up)
 
     def results(self) -> Results:
-        """Those that are over since the last time, each with all that it holds, which it gives up.
+        """The results since the last call, each with all that it holds, which it gives up.
 
         Their topics are asked for only now, behind the last record.
         """
@@ -187,7 +187,9 @@ class _KafkaReading:
         place = str(message.topic()), int(message.partition() or 0)
         piece = self.awaited.get(place)
         if piece is None:
-            self._leave(place, message)
+            if message.error() is None and place in self._assigned:
+                self._assigned.discard(place)
+                self._consumer.incremental_unassign([TopicPartition(*place)])
         elif self._news(piece, message):
             self._heard = time.monotonic()
             self._sort_out(piece)
@@ -219,16 +221,11 @@ class _KafkaReading:
                 return True
         return False
 
-    def _leave(self, place: Place, message: Message) -> None:
-        if message.error() is None and place in self._assigned:
-            self._assigned.discard(place)
-            self._consumer.incremental_unassign([TopicPartition(*place)])
-
     def _refuse(self, pieces: Collection[SmallSlice]) -> None:
         errors = refusals(self._cluster, {piece.planned for piece in pieces})
         for piece in pieces:
-            found = errors.get(piece.planned)
-            piece.error = None if found is None else type(found)(*found.args)
+            error = errors.get(piece.planned)
+            piece.error = None if error is None else type(error)(*error.args)
 
     def _give_up(self, pieces: Collection[SmallSlice]) -> None:
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""Where a flow without a checkpoint begins: at a group's offsets, or at declared ones."""
+"""The beginning of a flow without a checkpoint: at a group's offsets, or at declared ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committ
 
 
 class StartOffsets:
-    """Those of one topic, for one flow."""
+    """Offsets of one topic at which one flow begins."""
 
     def __init__(self, source: KafkaSourceOptions, broker: KafkaBroker, losses: LossCheck) -> None:
         self._source, self._broker, self._losses = source, broker, losses
@@ -32,11 +32,11 @@ class StartOffsets:
         Raises PermanentError for an offset that the topic does not have.
         """
         lows, highs = self.lows_and_highs(topic)
-        given = dict(begin.offsets)
+        offsets = dict(begin.offsets)
         name = self._source.topic
-        if wrong := foreign(name, given, lows) or beyond(name, given, highs):
+        if wrong := foreign(name, offsets, lows) or beyond(name, offsets, highs):
             raise PermanentError(f"{wrong}; correct the offsets at which the flow begins")
-        return self.adopt(topic) | given
+        return self.adopt(topic) | offsets
 
     def adopt(self, topic: Topic) -> Offsets:
         """Returns where the group is, unless this program has put it there; else the earliest."""
@@ -71,17 +71,16 @@ class StartOffsets:
         return lows | group | stored
 
     def _of_group(self, topic: Topic) -> Offsets:
-        """Asks what another program has committed for the group."""
         stored = self._broker.committed_offsets(self._source.consumer_group, topic)
         return {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
 
     def _there(self, stored: Offsets, lows: Offsets, highs: Offsets) -> Offsets:
         """Picks the offsets that the log has, of the partitions in `lows`."""
         group = self._source.consumer_group
-        asked = {p: offset for p, offset in stored.items() if p in lows}
+        offsets = {p: offset for p, offset in stored.items() if p in lows}
         advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
-        self._losses.check_adopted(advice, asked, lows, highs)
-        return {p: o for p, o in asked.items() if lows[p] <= o <= highs[p]}
+        self._losses.check_adopted(advice, offsets, lows, highs)
+        return {p: o for p, o in offsets.items() if lows[p] <= o <= highs[p]}
 
     def lows_and_highs(self, topic: Topic) -> tuple[Offsets, Offsets]:
         """Returns where the logs begin, and where they end, open transactions included."""

@@ -36,8 +36,8 @@ def foreign(topic: str, stored: Offsets, partitions: Collection[int]) -> str:
     unknown = sorted(set(stored) - set(partitions))
     if not unknown:
         return ""
-    named = ", ".join(f"partition {p} at offset {stored[p]}" for p in unknown)
-    return f"topic {topic} has {len(partitions)} partitions, and the table knows {named}"
+    unread = ", ".join(f"partition {p} at offset {stored[p]}" for p in unknown)
+    return f"topic {topic} has {len(partitions)} partitions, and the table knows {unread}"
 
 
 def report(

@@ -106,8 +106,8 @@ def main() -> None:
     try:
         ConnectHost(order, say).run(ending)
     except BaseException as error:  # noqa: BLE001 - whatever Java throws
-        known = _as_dataflow_error(order, error)
-        say(Event("failed", message=str(known), lasting=isinstance(known, PermanentError)))
+        failure = _as_dataflow_error(order, error)
+        say(Event("failed", message=str(failure), lasting=isinstance(failure, PermanentError)))
         os._exit(1)
     os._exit(0)
 

@@ -17,7 +17,7 @@ _START = 20.0  # seconds until another attempt of the whole connector has failed
 
 
 class Busy:
-    """Of one task, from its start on."""
+    """The state of one task, from its start on."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         slot = _number(config, SLOT_RETRIES, 0) * _number(config, _SLOT_DELAY, _PAUSE) / 1_000

@@ -1,4 +1,4 @@
-"""What a connector and its tasks may ask of the worker that runs them."""
+"""Contexts through which a connector and its tasks ask the worker that runs them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def offset_reader(helper: Any, left: Callable[[str], ConnectOffset | None]) -> A
     class Reader:
         @jpype.JOverride
         def offset(self, partition: Any) -> Any:
-            found = left(canonical(msgspec.json.decode(bytes(helper.text(partition)))))
-            return None if found is None else helper.map(msgspec.json.encode(found.value))
+            stored = left(canonical(msgspec.json.decode(bytes(helper.text(partition)))))
+            return None if stored is None else helper.map(msgspec.json.encode(stored.value))
 
         @jpype.JOverride
         def offsets(self, partitions: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where a connector's class is: in which folder of jars, and under which full name."""
+"""The plugin that has a connector's class: in which folder of jars, and under which full name."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def jars_of(
             short name are there, or a jar is broken.
     """
     plugins = [*_plugins(folders), [Path(jar) for jar in jars]]
-    found = {(name, tuple(some)) for some in plugins for name in _classes_named(connector, some)}
-    names = sorted({name for name, _ in found})
+    pairs = {(name, tuple(some)) for some in plugins for name in _classes_named(connector, some)}
+    names = sorted({name for name, _ in pairs})
     if len(names) > 1:
         listed = ", ".join(names)
         raise PermanentError(f"several connectors are called {connector}: name one of {listed}")
-    if not found:
+    if not pairs:
         where = ", ".join((*folders, *(Path(jar).name for jar in jars)))
         raise PermanentError(
             f"no jar in plugins ({where}) has the class {connector}: name the folder of the "
             "connector's jars, or all of them by their coordinates, or correct class"
         )
-    if len(found) > 1:
-        places = ", ".join(sorted({str(some[0].parent) for _, some in found}))
+    if len(pairs) > 1:
+        places = ", ".join(sorted({str(some[0].parent) for _, some in pairs}))
         raise PermanentError(
             f"several plugins have the class {connector}, maybe of other versions: leave one of "
             f"{places} in plugins"
         )
-    ((name, some),) = found
+    ((name, some),) = pairs
     return name, list(some)
 
 

@@ -1,4 +1,4 @@
-"""What the driver and the host of a connector say to each other, one line of JSON each."""
+"""Messages between the driver and the host of a connector, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPOOL_BYTES = 1024 * 1024 * 1024
 
 
 class ConnectOrder(msgspec.Struct, frozen=True):
-    """What to run. Comes by the input of the process: arguments can be read by everybody."""
+    """An order to the host. Comes by the process's input: arguments can be read by everybody."""
 
     connector: str
     """Java class of the connector; without a package where it is the only one of its name."""
@@ -47,7 +47,7 @@ class ConnectOrder(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What has happened.
+    """A message of the host.
 
     `opened`: the spool is, whose id is `spool`. `started`: all tasks are. `starting`: they are
     stopped, to be started again. `alive`, every half second: `quiet` are the seconds in which no

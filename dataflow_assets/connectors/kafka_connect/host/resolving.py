@@ -34,26 +34,26 @@ def resolve(config: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
         PermanentError: what cannot be resolved, all of it, without any value.
     """
     own = {key: value for key, value in config.items() if not providers.is_declaration(key)}
-    wanted = sorted({one for value in own.values() for one in providers.references(value)})
-    known = providers.providers(config)
-    instances = {name: _instance(known[name]) for name in {one.provider for one in wanted}}
-    found, missing = dict[str, str](), dict[str, str]()
-    for one in wanted:
+    references = sorted({one for value in own.values() for one in providers.references(value)})
+    declared = providers.providers(config)
+    instances = {name: _instance(declared[name]) for name in {one.provider for one in references}}
+    values, missing = dict[str, str](), dict[str, str]()
+    for one in references:
         try:
-            found[one.text] = _value(instances[one.provider], known[one.provider], one)
+            values[one.text] = _value(instances[one.provider], declared[one.provider], one)
         except LookupError as error:
             missing[one.text] = str(error.args[0])
     if missing:
         listed = "; ".join(f"{text}: {reason}" for text, reason in missing.items())
         raise PermanentError(f"config refers to values that are missing: {listed}")
-    texts = {key: providers.replace_references(value, found) for key, value in own.items()}
-    return texts, frozenset(found.values())
+    texts = {key: providers.replace_references(value, values) for key, value in own.items()}
+    return texts, frozenset(values.values())
 
 
 def _instance(provider: Provider) -> Any:
-    made = jpype.JClass(f"{providers.PACKAGE}.{provider.kind}")()
-    made.configure(java_map(dict(provider.settings)))
-    return made
+    instance = jpype.JClass(f"{providers.PACKAGE}.{provider.kind}")()
+    instance.configure(java_map(dict(provider.settings)))
+    return instance
 
 
 def _value(instance: Any, provider: Provider, one: ConnectReference) -> str:

@@ -1,4 +1,4 @@
-"""Behind which records a connector can go on: rules for offsets that do not say so by themselves.
+"""Records after which a connector can resume: rules for offsets that do not say so by themselves.
 
 Debezium for PostgreSQL counts the records of one entry of the log (COPY writes entries of many
 rows). Inside of an entry it cannot go on: behind its first record it takes the entry for done, and
@@ -70,7 +70,7 @@ def _continue(known: ConnectOffset | None, task: int, last: Any, times: int) -> 
 
 
 def may_be_cut(first: Any, last: Any, known: ConnectOffset | None) -> bool:
-    """Whether records may be followed by others of the same entry, which the connector would lose.
+    """True where later records may belong to the same entry, and would be lost.
 
     Where no offset before the entry is known, to go on behind, they are stored only together with
     what follows, or once nothing follows.

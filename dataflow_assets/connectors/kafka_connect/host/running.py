@@ -90,19 +90,19 @@ class ConnectRunning:
 
     def _start(self) -> None:
         self._spool.clear()
-        last, known = self._spool.end()
-        sealer = self._sealer = Sealer(self._spool, last, known, self._order)
+        last, offsets = self._spool.end()
+        sealer = self._sealer = Sealer(self._spool, last, offsets, self._order)
         reader = offset_reader(self._machine.new_helper(), self._last_offset)
         if not self._started:
-            self._start_connector(reader, before=bool(known))
+            self._start_connector(reader, before=bool(offsets))
         kind = jpype.JClass(self._connector.taskClass())
         for number, config in enumerate(self._connector.taskConfigs(self._order.tasks)):
             task = kind()
             task.initialize(task_context(reader, config))
             task.start(config)
             helper = helper_of(self._machine, self._config)
-            made = ConnectorTask(task, helper, Busy(self._config))
-            self._tasks.append(Task(number, made, self._machine, sealer))
+            running = ConnectorTask(task, helper, Busy(self._config))
+            self._tasks.append(Task(number, running, self._machine, sealer))
         for one in self._tasks:
             one.start()
 
@@ -136,19 +136,19 @@ class ConnectRunning:
                 )
 
     def _check(self, checked: Any, *, before: bool) -> None:
-        """As a worker does before it starts a connector.
+        """Validates the configuration, which a worker does before it starts a connector.
 
         Debezium's connectors also refuse a database that does not answer. `before`: the connector
         has delivered records already, so that its configuration was right once.
         """
-        found = [
+        problems = [
             f"{one.name()}: {message}"
             for one in checked.configValues()
             for message in one.errorMessages()
         ]
-        if found:
+        if problems:
             kind = TransientError if before else PermanentError
-            raise kind(f"config of {self._order.connector}: {'; '.join(map(str, found))}")
+            raise kind(f"config of {self._order.connector}: {'; '.join(map(str, problems))}")
 
     def _raise(self, message: str) -> None:
         self._raised = message
@@ -159,7 +159,7 @@ class ConnectRunning:
         Raises:
             DataflowError: what a task has met.
         """
-        told = 0.0
+        reported_at = 0.0
         while not (self._changed.wait(_TICK) or self._ending.is_set()):
             for task in self._tasks:
                 task.seal_when_due()
@@ -169,15 +169,18 @@ class ConnectRunning:
                     raise connector_error(what, task.error)
             if self._raised:
                 raise TransientError(f"{self._order.connector}: {self._raised}")
-            if time.monotonic() - told >= _ALIVE:
-                told = time.monotonic()
-                quiet = told - max((one.active for one in self._tasks), default=told - 1e9)
+            if time.monotonic() - reported_at >= _ALIVE:
+                reported_at = time.monotonic()
+                quiet = reported_at - max(
+                    (one.active for one in self._tasks), default=reported_at - 1e9
+                )
                 self._say(Event("alive", quiet=quiet))
-                self._note_when_due()
+                at, before = self._noted
+                if time.monotonic() - at >= WRITTEN or before != self.states:
+                    self._note()
 
     @property
     def states(self) -> list[Name]:
-        """Returns those of its tasks, by their numbers."""
         return [task.state for task in self._tasks]
 
     def _noted_on(self) -> AbstractContextManager[None]:
@@ -188,11 +191,6 @@ class ConnectRunning:
         """Writes down how the connector and its tasks fare, for everybody."""
         self._noted = time.monotonic(), self.states
         write(self._spool.folder, "RUNNING", self._noted[1])
-
-    def _note_when_due(self) -> None:
-        at, before = self._noted
-        if time.monotonic() - at >= WRITTEN or before != self.states:
-            self._note()
 
     def end(self) -> None:
         with self._noted_on():
@@ -205,20 +203,17 @@ class ConnectRunning:
             self._say(Event("starting"))
         self._changed.clear()
         with self._noted_on():
-            self._stop_tasks()
+            for task in self._tasks:
+                if not task.stop(_STOPPING):
+                    raise TransientError(
+                        f"task {task.number} does not stop: it is ended with its process, which is "
+                        "started again"
+                    )
         self._tasks = []
-
-    def _stop_tasks(self) -> None:
-        for task in self._tasks:
-            if not task.stop(_STOPPING):
-                raise TransientError(
-                    f"task {task.number} does not stop: it is ended with its process, which is "
-                    "started again"
-                )
 
 
 def _bounds(name: str, order: ConnectOrder) -> dict[str, str]:
-    """Of what waits inside of the connector: by itself Debezium counts records and no bytes.
+    """Bounds on the records inside of the connector: Debezium alone counts records and no bytes.
 
     MirrorMaker fetches up to 50 MB for each of its tasks.
     """

@@ -75,8 +75,8 @@ class Sealer:
         )
         if None in (partition, first, last):
             return False
-        known = self.known.get(canonical(msgspec.json.decode(partition)))
-        return resuming.may_be_cut(msgspec.json.decode(first), msgspec.json.decode(last), known)
+        offset = self.known.get(canonical(msgspec.json.decode(partition)))
+        return resuming.may_be_cut(msgspec.json.decode(first), msgspec.json.decode(last), offset)
 
     def seal(self, task: int, delivered: pa.Table) -> None:
         """Stores what a task has delivered, with all columns; it is durable when this returns.
@@ -140,7 +140,7 @@ def _reasons(table: pa.Table) -> pa.ChunkedArray:
 
 
 def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, ConnectOffset]:
-    """By the source partition the last offset; records without one leave it as it was.
+    """The last offset of each source partition; records without one leave it as it was.
 
     `known`: the offsets before the records.
     """
@@ -151,7 +151,7 @@ def offsets_of(table: pa.Table, task: int, known: Offsets) -> dict[str, ConnectO
             if partition not in keys:
                 keys[partition] = canonical(msgspec.json.decode(partition))
             texts[keys[partition]].append(offset)
-    return {key: resuming.after(found, task, known.get(key)) for key, found in texts.items()}
+    return {key: resuming.after(after, task, known.get(key)) for key, after in texts.items()}
 
 
 def _not_resumable(offsets: Offsets) -> set[str]:

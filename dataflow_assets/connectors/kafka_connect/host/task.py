@@ -28,7 +28,7 @@ _FIRST = 30.0  # seconds that the first poll may take before a task counts as on
 
 
 class ConnectorTask(NamedTuple):
-    """What the connector has made: a task, and what is known of it."""
+    """A task of the connector, and what is known of it."""
 
     task: Any
     helper: Any

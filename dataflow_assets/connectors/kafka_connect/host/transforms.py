@@ -31,9 +31,11 @@ def helper_of(machine: VirtualMachine, config: Config) -> Any:
     """
     helper = machine.new_helper()
     for name in _names(config, "transforms"):
-        found = _under(config, f"transforms.{name}.")
-        step = _instance(machine, f"transforms.{name}", found, _STEP)
-        helper.add(step, _condition(machine, config, name, found), found.get("negate") == "true")
+        settings = _under(config, f"transforms.{name}.")
+        step = _instance(machine, f"transforms.{name}", settings, _STEP)
+        helper.add(
+            step, _condition(machine, config, name, settings), settings.get("negate") == "true"
+        )
     return helper
 
 
@@ -53,16 +55,16 @@ def _instance(machine: VirtualMachine, key: str, config: Config, kind: str) -> A
     if not name:
         raise PermanentError(f"{key}.type: is required, the Java class")
     try:
-        found = machine.instance(name)
+        instance = machine.instance(name)
     except jpype.JClass("java.lang.ClassNotFoundException"):
         raise PermanentError(
             f"{key}.type: neither Kafka Connect nor the connector's plugin has the class {name}: "
             "write it with its package, or put its jar into the folder of the plugin"
         ) from None
-    if not isinstance(found, jpype.JClass(kind)):
+    if not isinstance(instance, jpype.JClass(kind)):
         raise PermanentError(f"{key}.type: {name} is not a {kind.rpartition('.')[2]}")
-    found.configure(java_map({key: value for key, value in config.items() if key not in _OURS}))
-    return found
+    instance.configure(java_map({key: value for key, value in config.items() if key not in _OURS}))
+    return instance
 
 
 def _names(config: Config, key: str) -> list[str]:

@@ -30,7 +30,7 @@ class VirtualMachine:
         self._loader: Any = None
 
     def new_helper(self) -> Any:
-        """Of the host, or of one task: its converter and its transformations are not shared."""
+        """A helper for the host or a task: converters and transformations are not shared."""
         return self._helper(self._plain, self._schemas)
 
     def connector(self, name: str, jars: Sequence[Path]) -> Any:
@@ -53,10 +53,10 @@ class VirtualMachine:
 
 
 def java_map(values: dict[str, str]) -> Any:
-    found = jpype.JClass("java.util.HashMap")()
+    result = jpype.JClass("java.util.HashMap")()
     for name, value in values.items():
-        found.put(jpype.JString(name), jpype.JString(value))
-    return found
+        result.put(jpype.JString(name), jpype.JString(value))
+    return result
 
 
 def texts(values: Any) -> dict[str, str]:

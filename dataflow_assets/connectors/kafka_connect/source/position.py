@@ -1,4 +1,4 @@
-"""Where a flow is in what a connector has delivered: a part of the spool, and the source offsets.
+"""A flow's position in what a connector has delivered: a part of the spool, and the source offsets.
 
 What a span adds is such an object too, with the offsets of its own parts.
 """
@@ -41,7 +41,6 @@ class ConnectPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_un
         return msgspec.json.encode(self, order="sorted").decode()
 
     def then(self, added: ConnectPosition) -> ConnectPosition:
-        """Behind what a span adds to this position."""
         offsets = {**self.offsets, **added.offsets}
         return ConnectPosition(added.spool, added.part, added.token, offsets)
 
@@ -59,11 +58,11 @@ class Piece(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As a part of a span is recorded."""
+        """This piece as the text of a part of a span."""
         return msgspec.json.encode(self).decode()
 
     def smaller(self, rows: int) -> list[Piece]:
-        """The same rows in pieces of at most so many."""
+        """These rows in pieces of at most so many."""
         return [
             msgspec.structs.replace(self, begin=at, end=min(at + rows, self.end))
             for at in range(self.begin, self.end, rows)

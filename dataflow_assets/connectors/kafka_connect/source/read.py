@@ -1,4 +1,4 @@
-"""What a task reads: rows of a part of the spool."""
+"""Reading inside a task: rows of a part of the spool."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def _bodies(source: KafkaConnectSourceOptions, rows: pa.RecordBatch) -> pa.Array
 
 
 def _has_refused(rows: pa.RecordBatch) -> bool:
-    found = "refused" in rows.schema.names
-    return found and rows.column("refused").null_count < rows.num_rows
+    has_column = "refused" in rows.schema.names
+    return has_column and rows.column("refused").null_count < rows.num_rows
 
 
 def _batch(
     bodies: pa.Array, rows: pa.RecordBatch, part: ConnectPart, begin: int, metadata: frozenset[str]
 ) -> pa.RecordBatch:
-    known: dict[str, tuple[pa.Field, Any]] = {
+    columns: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), rows.column("id").cast(pa.binary())),
         "topic": (
             metadata_column("topic", pa.string()),
@@ -96,9 +96,9 @@ def _batch(
             pa.array([part.task] * rows.num_rows, pa.int64()),
         ),
     }
-    wanted = [known[name] for name in sorted(metadata & known.keys())]
-    schema = pa.schema([pa.field("body", pa.binary()), *(field for field, _ in wanted)])
-    arrays = [bodies, *(array for _, array in wanted)]
+    chosen = [columns[name] for name in sorted(metadata & columns.keys())]
+    schema = pa.schema([pa.field("body", pa.binary()), *(field for field, _ in chosen)])
+    arrays = [bodies, *(array for _, array in chosen)]
     numbers = pa.array([str(begin + n) for n in range(rows.num_rows)])
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     if _has_refused(rows):

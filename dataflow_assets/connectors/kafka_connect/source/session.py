@@ -48,8 +48,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
     def __init__(self, source: KafkaConnectSourceOptions) -> None:
         self._source, self._spool = source, Spool(source.spool)
         self._host: HostProcess | None = None
-        self._begun = time.monotonic()
-        self._shown = time.time() - self._begun
+        self._opened_at = time.monotonic()
+        self._shown = time.time() - self._opened_at
         """What the clock that people see has shown then: it may be set while the run goes on."""
         self._furthest = 0
         """Number of the last part that any open branch has."""
@@ -97,10 +97,11 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
     def _is_quiet(self, visible: int) -> bool:
         if self._host is None:
             return False
-        asked = visible / 1_000 - self._shown
-        if asked > time.monotonic():
-            asked = self._begun  # an older session has asked, and the clock was set back since
-        return self._host.quiet_since(asked) >= QUIET
+        asked_at = visible / 1_000 - self._shown
+        if asked_at > time.monotonic():
+            # An older session has asked, and the clock was set back since.
+            asked_at = self._opened_at
+        return self._host.quiet_since(asked_at) >= QUIET
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -111,18 +112,13 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             if start.spool not in ("", spool):
                 raise PermanentError(other_spool(self._source.spool))
             with disk(self._source.spool):
-                return self._span(start, stop, spool, limit)
-
-    def _span(
-        self, start: ConnectPosition, stop: ConnectPosition | None, spool: str, limit: Limit
-    ) -> Span:
-        pieces, taken, full = _pieces(self._next(start, stop), limit)
-        if taken:
-            sync(self._spool.folder)  # the process may not have come to it yet
-        offsets = self._spool.offsets(taken, {})
-        last = (taken[-1].number, taken[-1].token) if taken else (start.part, start.token)
-        added = ConnectPosition(spool, *last, offsets)
-        return Span.of_parts(added.text, pieces, full=full)
+                pieces, taken, full = _pieces(self._next(start, stop), limit)
+                if taken:
+                    sync(self._spool.folder)  # the process may not have come to it yet
+                offsets = self._spool.offsets(taken, {})
+                last = (taken[-1].number, taken[-1].token) if taken else (start.part, start.token)
+                added = ConnectPosition(spool, *last, offsets)
+                return Span.of_parts(added.text, pieces, full=full)
 
     def _start_host(self, start: ConnectPosition, limit: Limit) -> HostProcess:
         """The process, which goes on behind what is sealed."""
@@ -157,24 +153,15 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
         In one listing a part may be missing whose name came while the folder was read.
         """
-        self._check_same(start)
-        number, state = start.part + 1, self._spool.state()
-        forgotten = state is not None and number < state.first
-        if forgotten or (self._lacks(number) and self._lacks(number)):
-            raise PermanentError(missing(self._source, number))
-
-    def _check_same(self, start: ConnectPosition) -> None:
-        """The last part is the one that was read, as far as it is still there.
-
-        A branch may have been suspended while an older copy of the spool was written to.
-        """
+        # The last part is the one that was read, as far as it is still there. A branch may have
+        # been suspended while an older copy of the spool was written to.
         there = next(iter(self._spool.parts(start.part - 1)), None)
         if start.token and there and there.number == start.part and there.token != start.token:
             raise PermanentError(another_part(self._source.spool, start.part))
-
-    def _lacks(self, number: int) -> bool:
-        parts = self._spool.parts(number - 1)
-        return bool(parts) and parts[0].number != number
+        number, state = start.part + 1, self._spool.state()
+        forgotten = state is not None and number < state.first
+        if forgotten or (_lacks(self._spool, number) and _lacks(self._spool, number)):
+            raise PermanentError(missing(self._source, number))
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
@@ -185,8 +172,8 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        known = ConnectPosition.parse(positions.get(CONNECT))
-        return _positions(known.then(ConnectPosition.parse(fold_parts(positions, CONNECT))))
+        position = ConnectPosition.parse(positions.get(CONNECT))
+        return _positions(position.then(ConnectPosition.parse(fold_parts(positions, CONNECT))))
 
     @property
     @override
@@ -204,13 +191,13 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
 
     @override
     def lag(self, after: Positions) -> Lag:
-        """Of what the connector has delivered; what it has not, nobody knows."""
+        """The lag behind what the connector has delivered; what it has not, nobody knows."""
         start = ConnectPosition.parse(after.get(CONNECT))
         parts = [] if start.visible else self._waiting(start)
         oldest = self._spool.sealed_at(parts[0]) if parts else None
         seconds = max(0.0, time.time() - oldest) if oldest else 0.0
-        records, known = sum(part.rows for part in parts), states.read(self._spool.folder)
-        return Lag(records, seconds, self.end(), connector=known)
+        records, task_states = sum(part.rows for part in parts), states.read(self._spool.folder)
+        return Lag(records, seconds, self.end(), connector=task_states)
 
     @override
     def close(self) -> None:
@@ -219,16 +206,21 @@ class KafkaConnectSession(SourceSession, FollowsBranches, HoldsLog, ReplansParts
             self._host = None
 
 
+def _lacks(spool: Spool, number: int) -> bool:
+    parts = spool.parts(number - 1)
+    return bool(parts) and parts[0].number != number
+
+
 def _pieces(
     parts: Sequence[ConnectPart], limit: Limit
 ) -> tuple[list[str], list[ConnectPart], bool]:
     """The borders of a span, the parts that it has, and whether more parts wait."""
     pieces, taken = list[str](), list[ConnectPart]()
     for part in parts:
-        found = Piece(part, 0, part.rows).smaller(_rows(part, limit))
-        if pieces and len(pieces) + len(found) > _MOST_PIECES:
+        texts = Piece(part, 0, part.rows).smaller(_rows(part, limit))
+        if pieces and len(pieces) + len(texts) > _MOST_PIECES:
             return pieces, taken, True
-        pieces += [one.text for one in found]
+        pieces += [one.text for one in texts]
         taken.append(part)
     return pieces or [""] * bool(taken), taken, False
 

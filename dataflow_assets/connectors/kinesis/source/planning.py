@@ -51,7 +51,6 @@ class KinesisRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def keys(self) -> HashKeys:
-        """The hash keys of the shard, as numbers."""
         return HashKeys(*map(int, self.hash_keys or ()))
 
     @classmethod
@@ -66,7 +65,7 @@ class KinesisRange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class KinesisBound:
-    """Where reading ahead ends at the latest."""
+    """The latest end of reading ahead."""
 
     upto: ShardPosition | None = None
     """A position of another reader; None: no such bound."""
@@ -74,7 +73,6 @@ class KinesisBound:
     """Records that arrived then or later, in ms since 1970, are left for later."""
 
     def excludes(self, record: KinesisRecord) -> bool:
-        """Returns whether the record is left for later."""
         if self.upto is not None and not self.upto.has(record.sequence):
             return True
         return self.before is not None and record.arrived >= self.before
@@ -90,7 +88,7 @@ class KinesisBound:
 
 @dataclass(frozen=True)
 class KinesisAhead:
-    """What reading ahead has found in a shard."""
+    """The records ahead in a shard."""
 
     shard: Shard
     start: ShardPosition
@@ -134,7 +132,7 @@ class KinesisAhead:
 
 @dataclass
 class KinesisWalk:
-    """What reading ahead has found in the shards of a stream."""
+    """The records ahead in the shards of a stream."""
 
     found: list[KinesisAhead] = field(default_factory=list)
     full: bool = False
@@ -170,17 +168,17 @@ def ahead(
         limit: the most messages and bytes; one record at least.
         bound: what is left for later.
     """
-    found, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
+    step, until, looked = KinesisAhead(shard, start), time.monotonic() + _SECONDS, now()
     for page in stream.pages(shard.id, start.iterator, min(MOST_RECORDS, limit.records + 1)):
-        found, more = _fitting(page.records, limit, bound, replace(found, behind=page.behind))
+        step, more = _fitting(page.records, limit, bound, replace(step, behind=page.behind))
         if more is not None:
-            return replace(found, full=more)
+            return replace(step, full=more)
         if page.ended or page.at_tip:
-            return replace(found, ended=page.ended, looked=looked)
-        if found.records and time.monotonic() > until:
-            return replace(found, full=True)
+            return replace(step, ended=page.ended, looked=looked)
+        if step.records and time.monotonic() > until:
+            return replace(step, full=True)
         looked = now()
-    return replace(found, ended=True, looked=looked)
+    return replace(step, ended=True, looked=looked)
 
 
 def _fitting(
@@ -222,9 +220,9 @@ def warn_of_foreign(stream: str, found: KinesisAhead) -> None:
 
 def readable(shards: Iterable[Shard], finished: Collection[str]) -> list[Shard]:
     """The shards to read now: those whose parents are done, as far as they are still there."""
-    known = list(shards)
-    waiting = {one.id for one in known} - set(finished)
-    return [one for one in known if one.id in waiting and waiting.isdisjoint(one.parents)]
+    all_shards = list(shards)
+    waiting = {one.id for one in all_shards} - set(finished)
+    return [one for one in all_shards if one.id in waiting and waiting.isdisjoint(one.parents)]
 
 
 def cut(stream: KinesisStream, one: KinesisRange, limit: Limit) -> Sequence[str]:
@@ -232,15 +230,15 @@ def cut(stream: KinesisStream, one: KinesisRange, limit: Limit) -> Sequence[str]
     messages = one.records if one.messages is None else one.messages
     if messages <= limit.records and one.bytes <= limit.bytes:
         return (one.text,)
-    found, start = list[str](), one.start
+    texts, start = list[str](), one.start
     bound = KinesisBound(ShardPosition(one.last))
     while not start.has(one.last):
         piece = ahead(stream, Shard(one.shard, keys=one.keys), start, limit, bound)
         if not piece.ranges:
             return (one.text,)  # whoever reads the part says what is gone
-        found += [smaller.text for smaller in piece.ranges]
+        texts += [smaller.text for smaller in piece.ranges]
         start = piece.position
-    return tuple(found)
+    return tuple(texts)
 
 
 def now() -> int:

@@ -1,4 +1,4 @@
-"""Where a reader of a stream is: how far it has come in each shard.
+"""The position of a reader of a stream: how far it has come in each shard.
 
 The position of the stream is one JSON object. What a span adds is such an object too, with the
 shards that it reads: the checkpoint has the others already.
@@ -54,7 +54,6 @@ class ShardPosition(
         return self.finished, int(self.sequence_number or 0), self.begin
 
     def has(self, sequence_number: str) -> bool:
-        """Whether a record of the shard is behind this position, in the sense of being done."""
         return self.finished or int(sequence_number) <= int(self.sequence_number or 0)
 
 
@@ -88,11 +87,9 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     @property
     def finished_shards(self) -> frozenset[str]:
-        """The shards that are read to their end."""
         return frozenset(name for name, one in self.shards.items() if one.finished)
 
     def then(self, added: StreamPosition) -> StreamPosition:
-        """Behind what a span adds to this position."""
         return StreamPosition({**self.shards, **added.shards}, self.begin or self.visible)
 
     def without(self, gone: Collection[str]) -> StreamPosition:

@@ -1,4 +1,4 @@
-"""What a task reads: the records of a part."""
+"""Reading inside a task: the records of a part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read(
         records = [each for each in page.records if int(each.sequence) <= int(one.last)]
         left -= len(records)
         reach("kinesis.read")
-        messages = [each for found in records for each in deaggregate(found, one.keys).records]
+        messages = [each for record in records for each in deaggregate(record, one.keys).records]
         yield _batch(source, one.shard, messages, metadata)
         if page.ended or page.at_tip or left <= 0 or len(records) < len(page.records):
             break
@@ -54,15 +54,15 @@ def _batch(
     sequences = pa.array([one.sequence for one in records], pa.string())
     wraps = source.envelope
     bodies = [_envelope(shard, one) if wraps and not one.refused else one.data for one in records]
-    known: dict[str, tuple[pa.Field, Any]] = {
+    columns: dict[str, tuple[pa.Field, Any]] = {
         "key": (pa.field("key", pa.binary()), [one.key.encode() for one in records]),
         "timestamp": (pa.field("timestamp", _TIME), [one.arrived for one in records]),
         "shardId": (metadata_column("shardId", pa.string()), [shard] * len(records)),
         "sequenceNumber": (metadata_column("sequenceNumber", pa.string()), sequences),
     }
-    wanted = [known[name] for name in sorted(metadata & known.keys())]
-    fields = [pa.field("body", pa.binary()), *(found for found, _ in wanted)]
-    arrays = [pa.array(bodies, pa.binary()), *(pa.array(v, f.type) for f, v in wanted)]
+    chosen = [columns[name] for name in sorted(metadata & columns.keys())]
+    fields = [pa.field("body", pa.binary()), *(field for field, _ in chosen)]
+    arrays = [pa.array(bodies, pa.binary()), *(pa.array(v, f.type) for f, v in chosen)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     if any(one.refused for one in records):
         reasons = pa.array([one.refused or None for one in records], pa.string())

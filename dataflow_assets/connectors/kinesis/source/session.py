@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kinesis.client import KinesisStream, Shard
 from dataflow_assets.connectors.kinesis.options import KinesisSourceOptions
+from dataflow_assets.connectors.kinesis.source.data_loss import KinesisLosses
 from dataflow_assets.connectors.kinesis.source.planning import (
     KinesisAhead,
     KinesisBound,
-    KinesisRange,
     KinesisWalk,
     ahead,
     cut,
@@ -24,7 +24,7 @@ from dataflow_assets.connectors.kinesis.source.planning import (
     readable,
     warn_of_foreign,
 )
-from dataflow_assets.connectors.kinesis.source.position import ShardPosition, StreamPosition
+from dataflow_assets.connectors.kinesis.source.position import StreamPosition
 from dataflow_assets.connectors.kinesis.source.read import read
 from dataflow_assets.contracts import (
     Lag,
@@ -38,7 +38,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.contracts.capabilities import RenewsParts
 from dataflow_assets.contracts.looking import Peeks
-from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 log = logging.getLogger(__name__)
 STREAM = "stream"  # the one partition
@@ -46,9 +45,6 @@ _NAMED = {"TRIM_HORIZON": "earliest", "LATEST": "latest"}
 _TOGETHER = 16  # shards that are asked at the same time
 MOST_SHARDS = 64  # of one span: each of its parts carries the positions of all
 _SAMPLE = 100  # records of a shard by which its lag is told
-_DESCRIBED = 600_000  # milliseconds for which a description of the stream holds
-_AT_RISK = 60_000  # the same where the next record is older than a stream keeps any at least
-_SHORTEST = 24 * 3_600_000  # milliseconds that a stream keeps records at least
 
 
 class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
@@ -56,19 +52,17 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def __init__(self, source: KinesisSourceOptions) -> None:
         self._source, self._stream = source, KinesisStream(source)
-        self._described, self._asked = self._stream.describe(), now()
+        self._losses = KinesisLosses(source, self._stream)
         self._shards = self._stream.shards()
         self._first = 0
         self._threads = ThreadPoolExecutor(_TOGETHER, "kinesis")
         self._idle: dict[str, tuple[KinesisAhead, int]] = {}
         """By the shard: a look that found nothing, and up to when that holds."""
-        self._kept: set[str] = set()
-        """Numbers of records that were found to be there still."""
 
     @property
     @override
     def identity(self) -> str:
-        return self._described.identity
+        return self._losses.described.identity
 
     @override
     def start(self, where: str | None = None) -> Positions:
@@ -87,7 +81,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
 
     def _from(self, moment: datetime) -> Positions:
         begin = round(moment.timestamp() * 1_000)
-        oldest = self._described.now - self._described.retention
+        oldest = self._losses.described.now - self._losses.described.retention
         return _positions(StreamPosition(begin=begin if begin > oldest else 0))
 
     @override
@@ -107,11 +101,11 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """A span of one empty part keeps positions of idle shards from looking like a loss."""
         start = self._start(after)
-        self._check_kept(start)
+        self._losses.check(start, {one.id for one in self._shards})
         walk = self._walk(start, limit, StreamPosition.parse(until[STREAM]) if until else None)
-        for found in walk.found:
-            warn_of_foreign(self._source.title, found)
-        stale = walk.stale(now() - self._described.retention // 4)
+        for shard_ahead in walk.found:
+            warn_of_foreign(self._source.title, shard_ahead)
+        stale = walk.stale(now() - self._losses.described.retention // 4)
         parts = [one.text for one in walk.ranges] or [""] * bool(stale)
         added = StreamPosition({**stale, **walk.moved_positions})
         return Span.of_parts(added.text, parts, full=walk.full)
@@ -131,11 +125,11 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         """Shards whose parents have nothing more are read in the same walk."""
         walk, done, finished = KinesisWalk(), set[str](), set(start.finished_shards)
         while todo := [s for s in readable(self._shards, finished) if s.id not in done]:
-            for shard, found in self._looks(todo, start, limit, until):
-                walk.found.append(found)
-                walk.full = walk.full or found.full
+            for shard, ahead_of_shard in self._looks(todo, start, limit, until):
+                walk.found.append(ahead_of_shard)
+                walk.full = walk.full or ahead_of_shard.full
                 done.add(shard.id)
-                if found.ended and not found.records:
+                if ahead_of_shard.ended and not ahead_of_shard.records:
                     finished.add(shard.id)
             if len(walk.ranges) >= MOST_SHARDS:
                 walk.full = True
@@ -163,91 +157,31 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
     ) -> KinesisAhead:
         """At one shard, in a thread of its own."""
         position, visible = start.of(shard.id), until.visible if until else 0
-        known, holds = self._idle.get(shard.id, (None, 0))
-        if known and known.start == position and (known.ended or 0 < visible <= holds):
-            return known
-        found = ahead(self._stream, shard, position, limit, KinesisBound.of(until, shard.id))
-        if not found.records and (found.looked or visible):
-            self._idle[shard.id] = found, max(found.looked, visible)
-        return found
-
-    def _describe(self, known: Iterable[ShardPosition]) -> None:
-        """A lane has a session open for hours, in which somebody may change the stream."""
-        old = any(0 < one.known_until < now() - _SHORTEST for one in known if not one.finished)
-        if now() - self._asked < (_AT_RISK if old else _DESCRIBED):
-            return
-        found = self._stream.describe()
-        if found.identity != self.identity:
-            raise TransientError(
-                f"{self._source.title} was deleted and created again while it was read"
-            )
-        self._described, self._asked = found, now()
-
-    def _check_kept(self, start: StreamPosition) -> None:
-        """Raises PermanentError where retention may have removed what was not read."""
-        there = {one.id for one in self._shards}
-        known = start.shards or {name: start.of(name) for name in there}
-        self._describe(known.values())
-        for shard, position in known.items():
-            lost = shard not in there or self._is_lost(shard, position)
-            if not position.finished and lost:
-                self._tell_lost(shard, position)
-
-    def _is_lost(self, shard: str, position: ShardPosition) -> bool:
-        oldest = now() - self._described.retention
-        if position.finished or not position.known_until or position.known_until > oldest:
-            return False
-        sequence = position.sequence_number
-        if sequence in self._kept:
-            return False
-        if sequence and self._stream.keeps(shard, sequence):
-            self._kept.add(sequence)
-            return False
-        return True
-
-    def _tell_lost(self, shard: str, position: ShardPosition) -> None:
-        hours = self._described.retention // 3_600_000
-        at = datetime.fromtimestamp(position.known_until / 1_000, UTC)
-        what = (
-            f"records of shard {shard} of {self._source.title} may have been removed before they "
-            f"were read: the flow has read what arrived before {at:%Y-%m-%dT%H:%M:%SZ}, and the "
-            f"stream keeps records for {hours} hours"
-        )
-        if self._source.on_data_loss == "fail":
-            raise PermanentError(
-                f"{what}; set onDataLoss: continue to go on with the oldest records that are there"
-            )
-        log.warning("%s; going on with the oldest records that are there", what)
+        idle, holds = self._idle.get(shard.id, (None, 0))
+        if idle and idle.start == position and (idle.ended or 0 < visible <= holds):
+            return idle
+        shard_ahead = ahead(self._stream, shard, position, limit, KinesisBound.of(until, shard.id))
+        if not shard_ahead.records and (shard_ahead.looked or visible):
+            self._idle[shard.id] = shard_ahead, max(shard_ahead.looked, visible)
+        return shard_ahead
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        one = self._readable(piece)
+        one = self._losses.readable(piece)
         return cut(self._stream, one, limit) if one else (piece.part,)
 
     @override
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """Not cut: where a branch upserts, a key must be in one part."""
-        self._readable(piece)
+        self._losses.readable(piece)
         return (piece.part,)
-
-    def _readable(self, piece: PartSlice) -> KinesisRange | None:
-        """Raises Outdated where retention has removed records of the part."""
-        one = KinesisRange.parse(piece.part)
-        old = one and one.arrived <= now() - self._described.retention
-        if one and old and not self._stream.keeps(one.shard, one.first):
-            raise Outdated(
-                f"records of shard {one.shard} of {self._source.title} from {one.first} on were "
-                "removed by retention before they were stored: start from earliest with "
-                "table: truncate, or from latest without them"
-            )
-        return one
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = StreamPosition.parse(positions.get(STREAM))
-        found = found.then(StreamPosition.parse(fold_parts(positions, STREAM)))
+        position = StreamPosition.parse(positions.get(STREAM))
+        position = position.then(StreamPosition.parse(fold_parts(positions, STREAM)))
         there = {one.id for one in self._shards}
-        return _positions(found.without(found.shards.keys() - there))
+        return _positions(position.without(position.shards.keys() - there))
 
     @override
     def lag(self, after: Positions) -> Lag:

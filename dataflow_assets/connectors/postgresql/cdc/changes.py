@@ -75,18 +75,18 @@ class CdcChanged:
         if not sizes:
             return None
         layout = self.layout
-        found = CdcChanges(data, sizes, len(layout.columns), layout.key_indexes)
+        changes = CdcChanges(data, sizes, len(layout.columns), layout.key_indexes)
         starts = [start for start, *_ in runs]
         lengths = np.diff([*starts, len(sizes)])
         transactions = [transaction for _, transaction, _ in runs]
         each = np.repeat(np.arange(len(runs)), lengths)
         if self._as_states:
-            found.keep(states(layout, found, each[found.message]))
-        rows = _rows(layout, found)
-        of = each[found.message]
+            changes.keep(states(layout, changes, each[changes.message]))
+        rows = _rows(layout, changes)
+        of = each[changes.message]
         first = np.array([number - start for start, _, number in runs])
-        numbers = _numbers(found.message + first[of], found.of_old_key)
-        before = _before(layout, found) if self._with_old else {}
+        numbers = _numbers(changes.message + first[of], changes.of_old_key)
+        before = _before(layout, changes) if self._with_old else {}
         return Records(layout, rows, transactions, of, numbers, before)
 
 

@@ -39,11 +39,11 @@ def misspelt_columns(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -
         chosen: the names that each option lists.
         names: of all columns, whose case does not count.
     """
-    known = {name.casefold() for name in names}
+    folded = {name.casefold() for name in names}
     return "; ".join(
         f"{option} names {name}, which no table of the flow has as a column"
         f"{did_you_mean(name, names)}"
         for option, listed in chosen.items()
         for name in listed
-        if name.casefold() not in known
+        if name.casefold() not in folded
     )

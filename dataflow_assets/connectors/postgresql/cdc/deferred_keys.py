@@ -27,7 +27,7 @@ class _DeferredArrival:
 
 @dataclass
 class _DeferredKey:
-    """What is known of a key in this transaction."""
+    """The state of a key in this transaction."""
 
     arrivals: list[_DeferredArrival] = field(default_factory=list)
     """Of rows that are there, in the order of the changes."""
@@ -50,13 +50,13 @@ def states(layout: CdcLayout, found: CdcChanges, of: Ints) -> Bools:
     """
     old, rows, keys = _digests(layout, found)
     kept = np.ones(len(found), np.bool_)
-    deleted, last, known = found.is_deleted.tolist(), -1, dict[int, _DeferredKey]()
+    deleted, last, deferred = found.is_deleted.tolist(), -1, dict[int, _DeferredKey]()
     for at, number in enumerate(of.tolist()):
         if number != last:
-            last, known = number, {}
+            last, deferred = number, {}
         if (digest := keys[at]) is None:
             continue
-        key = known.setdefault(digest, _DeferredKey())
+        key = deferred.setdefault(digest, _DeferredKey())
         if deleted[at]:
             _leave(key, rows[at], at, kept)
         else:

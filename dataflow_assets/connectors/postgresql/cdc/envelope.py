@@ -1,4 +1,4 @@
-"""What a record is: the row with what is known of its change, or Debezium's envelope of both."""
+"""Records made of changes: the row with facts of its change, or Debezium's envelope."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ class Records:
 
     @property
     def in_snapshot(self) -> bool:
-        """Returns whether the rows are of a snapshot."""
         return self.number is None
 
     def each(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -120,23 +119,23 @@ def _metadata(
 ) -> list[tuple[pa.Field, pa.Array]]:
     transactions, rows = records.transactions, records.rows
     times = [None if t.committed is None else t.committed + _UNIX for t in transactions]
-    known = {
+    columns = {
         "lsn": lambda: records.each([one.lsn or None for one in transactions], pa.string()),
         "xid": lambda: records.each([one.xid for one in transactions], pa.int64()),
         "committed_at": lambda: records.each(times, pa.timestamp("us", "UTC")),
         "table": lambda: pa.array([records.layout.name] * rows.num_rows, pa.string()),
         "operation": lambda: operations(rows.column(OP)),
     }
-    found = []
-    for name in sorted(wanted & known.keys()):
-        array = known[name]()
-        found.append((metadata_column(name, array.type), array))
+    fields = []
+    for name in sorted(wanted & columns.keys()):
+        array = columns[name]()
+        fields.append((metadata_column(name, array.type), array))
     at = rows.schema.get_field_index(id_column)
     if "id" in wanted and at >= 0:
         column = rows.schema.field(at)
         marked = metadata_column("id", column.type, column.metadata)
-        found.append((marked, rows.column(at)))
-    return found
+        fields.append((marked, rows.column(at)))
+    return fields
 
 
 def _place(records: Records) -> dict[str, pa.Array]:

@@ -1,4 +1,4 @@
-"""What the server's errors mean here, each with the statement to run."""
+"""Meanings of the server's errors, each with the statement to run."""
 
 from __future__ import annotations
 
@@ -85,19 +85,19 @@ def explain_errors(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
 
 
 def _advice(source: PostgresqlCdcOptions, failure: PostgresqlFailure) -> str:
-    code, said = failure.sqlstate, failure.message
+    code, message = failure.sqlstate, failure.message
     user = dsn.parse(source.dsn()).get("user", "the role")
-    if code == _NO_RIGHT and _REPLICATION.search(said):
+    if code == _NO_RIGHT and _REPLICATION.search(message):
         return f'run: ALTER ROLE "{user}" REPLICATION'
-    if code == _NO_ROOM and "replication slots" in said:
+    if code == _NO_ROOM and "replication slots" in message:
         return f"all replication slots are in use: {_DROP_ONE}"
-    if code == _MISSING and "publication" in said:
+    if code == _MISSING and "publication" in message:
         return (
             f"a part of the log that {source.title} keeps was written while there was no such "
             f"publication: correct publicationName, or drop the slot ({_drop(source)}) and load "
             f"the tables again with {AGAIN}"
         )
-    return _LEVEL if "wal_level" in said else ""
+    return _LEVEL if "wal_level" in message else ""
 
 
 def _waits(failure: PostgresqlFailure) -> str:
@@ -125,7 +125,9 @@ def wrong_level(source: PostgresqlCdcOptions, level: str) -> PermanentError:
     return PermanentError(f"{source.title}: the server's wal_level is {level}: run {_LEVEL}")
 
 
-def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> PermanentError:
+def changes_are_gone(
+    source: PostgresqlCdcOptions, confirmed: object, after: object
+) -> PermanentError:
     """The server would begin later, without a word."""
     return PermanentError(
         f"{source.title} has let go what lies before {confirmed}, and the flow has read up to "
@@ -147,11 +149,11 @@ def ends_before(
     source: PostgresqlCdcOptions, end: object, after: object, *, standby: bool
 ) -> PermanentError | TransientError:
     """The server is not where it was when it was read last."""
-    found = f"{source.title}: the log ends at {end}, and the flow has read up to {after}"
+    text = f"{source.title}: the log ends at {end}, and the flow has read up to {after}"
     if standby:
-        return TransientError(f"{found}: this standby is behind the server that was read before")
+        return TransientError(f"{text}: this standby is behind the server that was read before")
     return PermanentError(
-        f"{found}: the server was restored to an earlier moment, or is a standby that was promoted "
+        f"{text}: the server was restored to an earlier moment, or is a standby that was promoted "
         f"while it was behind. The target has changes that the tables have not, and changes up to "
         f"{after} would be skipped. Load the tables again: {AGAIN}"
     )
@@ -222,10 +224,10 @@ def passed_over(source: PostgresqlCdcOptions, confirmed: object, after: object) 
     )
 
 
-def no_slot(source: PostgresqlCdcOptions, *, begun: bool) -> PermanentError:
+def no_slot(source: PostgresqlCdcOptions, *, started: bool) -> PermanentError:
     """The slot is missing, before the first read or after it."""
     make = f"SELECT pg_create_logical_replication_slot('{source.slot}', 'pgoutput')"
-    if not begun:
+    if not started:
         return PermanentError(
             f"{source.title} does not exist: run {make}, or set createSlotIfNotExists: true"
         )

@@ -32,7 +32,7 @@ class _Held:
 
 @dataclass
 class HeldSnapshots:
-    """By flow and slot; sessions are used by different threads of a process."""
+    """Snapshots by flow and slot; sessions are used by different threads of a process."""
 
     _held: dict[tuple[int, Key], _Held] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -33,7 +33,7 @@ class _Dense:
 
 
 class IdleLog:
-    """What one session knows of such log. Used by the driver, by one thread at a time."""
+    """A session's memory of such log. Used by the driver, by one thread at a time."""
 
     def __init__(self, source: PostgresqlCdcOptions) -> None:
         self._source = source
@@ -63,7 +63,7 @@ class IdleLog:
         self._after = after
 
     def bounds(self, begin: Lsn, first: Lsn, size: int, most: int, end: Lsn) -> list[Lsn]:
-        """Where the stretches end that are planned next: one, and some without a look behind it.
+        """The ends of the stretches that are planned next: one, and some without a look behind it.
 
         Each look makes the server decode as much as the read that follows. So where looks find a
         change at once, one stretch more is planned without one, then three more, then seven: where
@@ -76,15 +76,15 @@ class IdleLog:
             most: stretches.
             end: of the log.
         """
-        found = [Lsn(min(end.value, first.value + size))]
-        if found[0].value == end.value:
-            return found
-        left, proven = self._allowance(begin, first, found[0])
-        while left and found[-1].value < end.value and len(found) < most:
-            found.append(Lsn(min(end.value, found[-1].value + size)))
+        borders = [Lsn(min(end.value, first.value + size))]
+        if borders[0].value == end.value:
+            return borders
+        left, proven = self._allowance(begin, first, borders[0])
+        while left and borders[-1].value < end.value and len(borders) < most:
+            borders.append(Lsn(min(end.value, borders[-1].value + size)))
             left -= 1
-        self._dense = _Dense(found[-1], left if found[-1].value < end.value else 0, proven)
-        return found
+        self._dense = _Dense(borders[-1], left if borders[-1].value < end.value else 0, proven)
+        return borders
 
     def _allowance(self, begin: Lsn, first: Lsn, upto: Lsn) -> tuple[int, int]:
         if self._is_dense(begin):
@@ -130,8 +130,8 @@ class IdleLog:
             return CdcSeen(0)
         if self._is_dense(begin):
             return CdcSeen(1, begin)
-        if (known := self._known_change(begin, end)) is not None:
-            return known
+        if (known_seen := self._known_change(begin, end)) is not None:
+            return known_seen
         return self._look(low if begin is high else after, begin, end, most=1)
 
     def count_changes(self, after: Lsn, end: Lsn, most: int) -> CdcSeen:
@@ -142,24 +142,24 @@ class IdleLog:
         each look at the log costs the server as much as reading it.
         """
         low, high = self._idle or (after, after)
-        known = low.value <= after.value <= high.value
-        if known and (high.value >= end.value or self.rests):
+        is_known = low.value <= after.value <= high.value
+        if is_known and (high.value >= end.value or self.rests):
             return CdcSeen(0)
-        begin = high if known else after
-        return self._look(low if known else after, begin, end, most)
+        begin = high if is_known else after
+        return self._look(low if is_known else after, begin, end, most)
 
     def _look(self, low: Lsn, begin: Lsn, end: Lsn, most: int) -> CdcSeen:
         """Looks, and keeps what was found; from `low` to `begin` there are no changes."""
         began = time.monotonic()
-        found = look(self._source, begin, end, most)
+        seen = look(self._source, begin, end, most)
         took = time.monotonic() - began
-        if found.first is None:
+        if seen.first is None:
             self._dense = _Dense()
             self._idle = low, end
             self._rested = time.monotonic() + (REST * took if took >= SLOW_SECONDS else 0.0)
         else:
-            self._found = begin, found
-        return found
+            self._found = begin, seen
+        return seen
 
     def _is_dense(self, begin: Lsn) -> bool:
         return self._dense.begin == begin and self._dense.left > 0

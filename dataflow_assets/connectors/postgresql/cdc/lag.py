@@ -1,4 +1,4 @@
-"""How far a branch is behind: changes in the log, rows that are still to be loaded."""
+"""The lag of a branch: changes in the log, rows that are still to be loaded."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ def lag(
     with explain_errors(source, "looking for changes"):
         with lent_to_source(source.dsn()) as link:
             watch.look(link)
-            end, known = slot.end_of_log(link), slot.find(link, source)
+            end, state = slot.end_of_log(link), slot.find(link, source)
             idle.of(slot.server(link))
         ends = {PARTITION: dump_end(end)}
         if reached is None:
-            if known is None or source.loads:
-                held = None if known is None else known.retained
+            if state is None or source.loads:
+                held = None if state is None else state.retained
                 return Lag(max(1, rows), 0.0, ends, held=held)
-            reached = Reached(known.confirmed)
+            reached = Reached(state.confirmed)
         watch.check_seen(reached)
         at = reached.lsn
-        known = slot.check(source, known, at)
+        state = slot.check(source, state, at)
         size = max(0, end.value - at.value)
-        if known.pid is not None:
-            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, known.retained)
-        found = _changes(idle, at, end)
-    return Lag(rows + _estimate(found, at, size), _age(found), ends, size, known.retained)
+        if state.pid is not None:
+            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, state.retained)
+        changes = _changes(idle, at, end)
+    return Lag(rows + _estimate(changes, at, size), _age(changes), ends, size, state.retained)
 
 
 def _changes(idle: IdleLog, at: Lsn, end: Lsn) -> CdcSeen:
     if end.value <= at.value:
         return CdcSeen(0)
     looked = Lsn(min(end.value, at.value + LOOK_BYTES))
-    found = idle.count_changes(at, looked, _COUNTED)
-    return found if looked.value == end.value else replace(found, upto=found.upto or looked)
+    seen = idle.count_changes(at, looked, _COUNTED)
+    return seen if looked.value == end.value else replace(seen, upto=seen.upto or looked)
 
 
 def _estimate(found: CdcSeen, at: Lsn, size: int) -> int:

@@ -63,9 +63,8 @@ class LoggedColumn:
         return self._mark(self.type.field(self.name))
 
     def fit(self, texts: pa.Array) -> Fitted:
-        """The column of these values of the log."""
-        found = fit_column(texts, self.type, self.name)
-        return replace(found, field=self._mark(found.field))
+        fitted = fit_column(texts, self.type, self.name)
+        return replace(fitted, field=self._mark(fitted.field))
 
     def _mark(self, field: pa.Field) -> pa.Field:
         if self.filled is None:
@@ -101,7 +100,6 @@ class CdcLayout:
 
     @property
     def key_indexes(self) -> list[int]:
-        """Returns where the key's columns are among all."""
         return [index for index, column in enumerate(self.columns) if column.name in self.key]
 
 
@@ -114,8 +112,8 @@ def current_layout(
     """
     columns = typed_columns(link, link.execute(_COLUMNS, oid, list(names)))
     key = tuple(name for name, _ in link.execute(_KEY, oid))
-    found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
-    return CdcLayout(place, found, key, _read_columns(source, [one.name for one in columns]))
+    logged = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
+    return CdcLayout(place, logged, key, _read_columns(source, [one.name for one in columns]))
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ def _dimensions(
 ) -> dict[str, int]:
     declared = {name: depth for name, depth, *_ in ever if depth}
     former = {name: former_names((name,), logged, now) for name in declared}
-    return {one: declared[name] for name, found in former.items() for one in found}
+    return {one: declared[name] for name, names in former.items() for one in names}
 
 
 def _deferrable_key(link: TextLink, oid: int, names: Sequence[str]) -> tuple[int, ...]:
@@ -212,7 +210,7 @@ def former_names(
         As many names as the key has, or none.
     """
     names, most = [*now], len(now) - len(logged)
-    lacking = [0, *accumulate(now.values())]  # before each column
+    missing_before = [0, *accumulate(now.values())]  # before each column
     shifts = _certain_shifts(logged, names)
     least = accumulate((shifts.get(index, 0) for index in range(len(logged))), max)
     backwards = accumulate((shifts.get(index, most) for index in reversed(range(len(logged)))), min)
@@ -220,7 +218,7 @@ def former_names(
     former = {
         names[i + low]: name
         for i, (name, low, high) in enumerate(bounds)
-        if low == high <= lacking[i + low]
+        if low == high <= missing_before[i + low]
     }
     found = [former.get(name, "") for name in key]
     reused = any(before != name and before in now for before, name in zip(found, key, strict=True))
@@ -228,7 +226,7 @@ def former_names(
 
 
 def _certain_shifts(logged: Sequence[str], now: Sequence[str]) -> dict[int, int]:
-    """By index in the log the shifts of columns that have kept their names.
+    """Shifts of the columns that have kept their names, by their index in the log.
 
     A name may have been used again: it counts where it belongs to every longest row of names whose
     shifts do not fall.
@@ -246,12 +244,12 @@ def _certain_shifts(logged: Sequence[str], now: Sequence[str]) -> dict[int, int]
 
 def _lengths(values: Sequence[int]) -> list[int]:
     """For each value the length of the longest sequence that does not fall and ends with it."""
-    last, found = list[int](), list[int]()
+    last, lengths = list[int](), list[int]()
     for value in values:
         at = bisect_right(last, value)
         last[at : at + 1] = [value]
-        found.append(at + 1)
-    return found
+        lengths.append(at + 1)
+    return lengths
 
 
 def _read_columns(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ LOCKED = frozenset({"55P03", "57014"})  # lock_timeout, and statement_timeout wh
 
 
 class Loading:
-    """What one session knows of loads. The snapshot itself outlives the session."""
+    """A session's memory of loads. The snapshot itself outlives the session."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class Loading:
 
     def held_snapshot(self) -> Snapshot | None:
         """The snapshot of an earlier plan, or of an earlier attempt in this process."""
-        found = HELD.get(self._key)
-        self._used = self._used or found is not None
-        return found
+        held = HELD.get(self._key)
+        self._used = self._used or held is not None
+        return held
 
     def begin(self) -> Snapshot:
-        found = Snapshot(self._source, self.tables)
-        HELD.put(self._key, found)
+        snapshot = Snapshot(self._source, self.tables)
+        HELD.put(self._key, snapshot)
         self._used, self._renewed = True, set()
         # A partition may have come since they were looked at, before they were locked.
-        self.tables, self.keys = found.tables_and_keys(self._source)
-        return found
+        self.tables, self.keys = snapshot.tables_and_keys(self._source)
+        return snapshot
 
     def let_go(self) -> None:
         """Nobody needs a snapshot right now: it is let go unless somebody does soon."""
@@ -125,7 +125,7 @@ class Loading:
         return [dump_part(part) for part in parts]
 
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        """As `ReplansParts.smaller`: of a snapshot that is gone nothing can be read."""
+        """Implements `ReplansParts.smaller`: of a snapshot that is gone nothing can be read."""
         part = parse_part(piece.part)
         if isinstance(part, StreamPart):
             kept = part.within(self.names)
@@ -135,7 +135,7 @@ class Loading:
         return tuple(dump_part(one) for one in pieces(part, self.tables, limit, self._block))
 
     def upto(self, piece: PartSlice) -> str:
-        """As `RenewsParts.upto`: changes of tables that the manifest lacks are passed over.
+        """Implements `RenewsParts.upto`: changes of tables that the manifest lacks are passed over.
 
         So such a table is to be loaded when it comes back.
         """
@@ -146,7 +146,7 @@ class Loading:
         return piece.upto if kept == planned else dump(kept)
 
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        """As `RenewsParts.renewed`: a table that has parts left is read again, as it is later.
+        """Implements `RenewsParts.renewed`: a table with parts left is read again, as it is later.
 
         A row that has moved between the two snapshots may lie in blocks that were read, and the
         log need not have all of it. The changes since the first snapshot are still read, over

@@ -20,7 +20,7 @@ _ROWS = frozenset(map(ord, "IUD"))
 
 @dataclass(frozen=True)
 class CdcSeen:
-    """What a look has found of the tables that are read."""
+    """The first changes of the tables that are read."""
 
     changes: int
     first: Lsn | None = None
@@ -58,9 +58,9 @@ def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> 
                 lsn = Lsn(int.from_bytes(data[26:34], "big"))
                 committed = int.from_bytes(data[34:42], "big", signed=True)
             elif kind == _RELATION:
-                found = Announcement.parse(data)
-                key = found.oid.to_bytes(4, "big")
-                (followed.add if found.place in source.places else followed.discard)(key)
+                announcement = Announcement.parse(data)
+                key = announcement.oid.to_bytes(4, "big")
+                (followed.add if announcement.place in source.places else followed.discard)(key)
             elif kind == _TRUNCATE:
                 changes += _is_ours(bytes(data[HEADER + 6 :]), followed)
             if changes and first is None:

@@ -1,4 +1,4 @@
-"""What a checkpoint of the DataFlow Operator says about this source."""
+"""Positions in a checkpoint of the DataFlow Operator."""
 
 from __future__ import annotations
 

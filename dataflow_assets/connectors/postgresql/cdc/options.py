@@ -25,7 +25,7 @@ Place = tuple[str, str]
 
 
 class PostgresqlCdcOptions(Database, Source, ChoosesColumns):
-    """What is read: a slot, a publication and tables."""
+    """Options of a source that reads the log: a slot, a publication and tables."""
 
     icon: ClassVar = "postgres"
 
@@ -140,7 +140,7 @@ class PostgresqlCdcOptions(Database, Source, ChoosesColumns):
 
     @override
     def address(self) -> Address:
-        """Of one table the table's own, so that lineage reaches whoever writes it."""
+        """The table's own address where there is one table, so that lineage reaches its writers."""
         if len(self.tables) == 1:
             return Address("postgresql", self.connection_name, *self.places[0])
         return Address("postgresql", self.connection_name, None, self._named_slot)

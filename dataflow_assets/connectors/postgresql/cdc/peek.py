@@ -27,7 +27,7 @@ Records = Mapping[str, pa.RecordBatch]
 
 
 def first_rows(source: PostgresqlCdcOptions, tables: Sequence[CdcTable], limit: int) -> Records:
-    """Of a flow that has not begun: rows of the first table, as they are now."""
+    """First rows for a flow that has not begun: rows of the first table, as they are now."""
     leaf = next((one for one in tables[0].leaves if one.bytes), None)
     if leaf is None or not source.loads:
         return {}
@@ -35,12 +35,12 @@ def first_rows(source: PostgresqlCdcOptions, tables: Sequence[CdcTable], limit: 
 
 
 def first_changes(source: PostgresqlCdcOptions, after: Lsn, limit: int) -> Records:
-    """Of a flow that has come so far."""
+    """First changes for a flow that has come so far."""
     with explain_errors(source, "looking for changes"), lent_to_source(source.dsn()) as link:
-        known = slot.check(source, slot.find(link, source), after)
+        state = slot.check(source, slot.find(link, source), after)
         end = slot.end_of_log(link)
-    if known.pid is not None:
-        raise errors.in_use(source, known.pid, known.application)
+    if state.pid is not None:
+        raise errors.in_use(source, state.pid, state.application)
     return _first(source, StreamPart(str(after), str(end)), limit)
 
 

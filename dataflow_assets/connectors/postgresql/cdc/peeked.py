@@ -50,11 +50,11 @@ TO STDOUT (FORMAT binary)
 
 
 def is_short(link: TextLink, slot: str, after: Lsn, upto: Lsn) -> bool:
-    """Whether a stretch begins where the slot is, and the server has little to decode for it."""
-    found: list[tuple[bool | None]] = link.execute(
+    """True where a stretch begins where the slot is, and the server has little to decode for it."""
+    rows: list[tuple[bool | None]] = link.execute(
         _IS_SHORT, slot, str(after), str(upto), MOST_BYTES
     )
-    return found == [(True,)]
+    return rows == [(True,)]
 
 
 class Peeked(CdcReader):
@@ -92,14 +92,15 @@ class Peeked(CdcReader):
             raise PostgresqlFailure(f"the log of this server ends before {self._upto}")
         self._sending = True
         self._libpq.send_query(_PEEK.encode())
-        self._until_answered()
+        while self._libpq.is_busy():
+            self._wait(Silence())
         self._check(self._libpq.get_result(), pq.ExecStatus.COPY_OUT)
         # The answer comes before the work: its first row tells that all of it was done.
         self._first = self._row()
 
     @override
     def messages(self, upto: Lsn) -> Iterator[Message]:
-        """As `Reader`; the end is that of the statement."""
+        """Implements `Reader.messages`; the end is that of the statement."""
         head, row = bytes(HEADER), self._first[_FILE_HEADER:]
         while row:
             if len(row) > _VALUE:  # the end of a binary COPY is shorter
@@ -125,10 +126,6 @@ class Peeked(CdcReader):
                 pass
             self.execute("COMMIT")
             return b""
-
-    def _until_answered(self) -> None:
-        while self._libpq.is_busy():
-            self._wait(Silence())
 
     def _check(self, result: pq.abc.PGresult | None, expected: pq.ExecStatus) -> None:
         """Raises Failure where the server refuses; another statement may follow."""

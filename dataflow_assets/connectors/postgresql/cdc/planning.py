@@ -1,4 +1,4 @@
-"""What is read next: a stretch of the log, or rows of tables whose changes are not read yet."""
+"""Planning of the next span: a stretch of the log, or rows of tables that are loaded."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ class Planning:
     def plan(self, after: Positions, limit: Limit, until: Positions | None) -> Span:
         at = stored_position(after)
         self._loading.next_turn()
-        if at is not None:
-            self._warn_of_columns()
+        if at is not None and self._unknown:
+            log.warning("flow %s: %s", self._flow, self._unknown)
+            self._unknown = ""
         waiting = self._loading.waiting(at)
         if at is not None and not waiting:
             self._loading.let_go()
@@ -87,10 +88,10 @@ class Planning:
                 lent_to_source(self._source.dsn()) as link,
             ):
                 if waiting:
-                    found = self._load(link, at, waiting, limit)
+                    ahead = self._load(link, at, waiting, limit)
                 else:
-                    found = self._ahead(link, at, until)
-            return found if isinstance(found, Span) else self._follow(found, limit)
+                    ahead = self._ahead(link, at, until)
+            return ahead if isinstance(ahead, Span) else self._follow(ahead, limit)
 
     def look_at_keys(self, link: TextLink) -> None:
         """Asks for the primary keys that the log does not name, before the end of the log."""
@@ -101,24 +102,18 @@ class Planning:
         if self._unknown:
             raise PermanentError(f"{self._source.title}: {self._unknown}")
 
-    def _warn_of_columns(self) -> None:
-        """Once: a flow that has begun goes on, for a column may have been dropped meanwhile."""
-        if self._unknown:
-            log.warning("flow %s: %s", self._flow, self._unknown)
-            self._unknown = ""
-
     def _warn_of_generated(self, link: TextLink, waiting: list[str]) -> None:
         loaded = [
             table for table in self._loading.tables_of(waiting) if table.name not in self._generated
         ]
         try:
-            found = publication.as_published(link, self._source, loaded)
+            published = publication.as_published(link, self._source, loaded)
         except PostgresqlFailure as failure:
             if failure.sqlstate in LOCKED:
                 return  # behind who waits for the locks of this load, which need not end for that
             raise
         self._generated |= {table.name for table in loaded}
-        if left_out := publication.left_out(link, loaded, found):
+        if left_out := publication.left_out(link, loaded, published):
             log.warning(
                 "flow %s: generated columns that the publication does not have are left out: %s. "
                 "PostgreSQL 18 publishes stored ones, before the tables are loaded, by: ALTER "
@@ -151,19 +146,19 @@ class Planning:
     def _make(self, link: TextLink) -> Slot:
         """The publication comes first: the slot skips what was not published when it was logged."""
         self.check_columns()
-        source, wanted = self._source, self._loading.tables
-        publication.publish(link, source, wanted)
-        publication.published_tables(link, source, wanted, begun=False)
-        known = slot.find(link, source)
-        if known is None and not source.create_slot_if_not_exists:
-            raise errors.no_slot(source, begun=False)
-        if known is None:
+        source, tables = self._source, self._loading.tables
+        publication.publish(link, source, tables)
+        publication.published_tables(link, source, tables, started=False)
+        state = slot.find(link, source)
+        if state is None and not source.create_slot_if_not_exists:
+            raise errors.no_slot(source, started=False)
+        if state is None:
             slot.make(link, source)
             log.info("flow %s: created %s", self._flow, source.title)
-            known = slot.find(link, source)
-        assert known is not None  # noqa: S101 - it was just made
+            state = slot.find(link, source)
+        assert state is not None  # noqa: S101 - it was just made
         self._watch.look(link)
-        return known
+        return state
 
     def _make_for_load(self, link: TextLink) -> None:
         """Publication and slot, once nothing is in the way of the load that comes next."""
@@ -178,12 +173,12 @@ class Planning:
     ) -> Span | _CdcAhead:
         """The log up to its end, or to where the run ends."""
         bound = None if until is None else stored_position(until)
-        known = self.make_slot(link) if at is None else self._check(link, at)
+        state = self.make_slot(link) if at is None else self._check(link, at)
         if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
             slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
             return Span(())
         self.look_at_keys(link)
-        begin = at or Reached(known.confirmed, self._loading.names)
+        begin = at or Reached(state.confirmed, self._loading.names)
         end = self._end(link, begin.lsn)
         upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
         return _CdcAhead(begin, upto, moves=at is None or until is not None)
@@ -233,14 +228,14 @@ class Planning:
         if self._idle.rests and not moves:
             return Span(())
         looked = Lsn(min(end.value, begin.value + idle_log.LOOK_BYTES))
-        found = self._idle.first_change(begin, looked)
-        if found.first is None:
+        seen = self._idle.first_change(begin, looked)
+        if seen.first is None:
             if looked.value == end.value and not moves:
                 return Span(())
             self._idle.note_move()
             return self._stretch(replace(at, lsn=looked), looked, end)
         size = max(1, _bytes(limit))
-        bounds = self._idle.bounds(begin, found.first, size, limit.stretches, end)
+        bounds = self._idle.bounds(begin, seen.first, size, limit.stretches, end)
         return self._stretches(at, bounds, end)
 
     def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
@@ -269,7 +264,7 @@ class Planning:
         source, loading = self._source, self._loading
         self._watch.look(link)
         if new:
-            self._watch.check(link, loading.tables_of(new), at, begun=False)
+            self._watch.check(link, loading.tables_of(new), at, started=False)
         followed = loading.tables_of(sorted(loading.names.difference(new)))
         self._watch.check(link, followed, at)
         return slot.check(source, slot.find(link, source), at.lsn)

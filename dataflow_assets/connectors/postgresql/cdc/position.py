@@ -25,7 +25,7 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of PostgreSQL's own text, such as `0/16B3748`."""
+        """Parses PostgreSQL's own text, such as `0/16B3748`."""
         high, low = text.split("/")
         return cls(int(high, 16) << 32 | int(low, 16))
 
@@ -55,7 +55,7 @@ Marks = Mapping[str, CdcMark]
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a flow has come."""
+    """A position in the log and in the loads of tables."""
 
     lsn: Lsn
     """Changes before are read."""
@@ -70,7 +70,6 @@ class Reached:
     """By what the changes were read; none in positions that older versions have stored."""
 
     def has(self, table: str) -> bool:
-        """Returns whether changes of the table are read."""
         return self.tables is None or table in self.tables
 
     def within(self, names: Collection[str]) -> Reached:
@@ -115,8 +114,8 @@ def parse(position: Position | None) -> Reached | None:
         return None
     tables = text.get("tables")
     again = frozenset(text.get("again", ()))
-    known = None if tables is None else frozenset(tables)
-    return Reached(Lsn.parse(text["lsn"]), known, again, _keys(text), _marks(text))
+    names = None if tables is None else frozenset(tables)
+    return Reached(Lsn.parse(text["lsn"]), names, again, _keys(text), _marks(text))
 
 
 def is_end(position: Position) -> bool:
@@ -130,7 +129,7 @@ START = dump(None)
 def stored_position(positions: Positions) -> Reached | None:
     """Returns where a branch is, finished parts of a span included: each has read what all say."""
     parts = {at for name, at in positions.items() if name.startswith(PART)}
-    reached = [found for at in parts if (found := parse(at)) is not None]
+    reached = [position for at in parts if (position := parse(at)) is not None]
     return reduce(Reached.common, reached) if reached else parse(positions.get(PARTITION))
 
 
@@ -153,9 +152,8 @@ class StreamPart:
         return (other.upto, other.tables) == (self.after, self.tables)
 
     def within(self, names: Collection[str]) -> StreamPart:
-        """The same, without the changes of other tables."""
-        found = None if self.tables is None else tuple(n for n in self.tables if n in names)
-        return replace(self, tables=found, keys=_of(names, self.keys))
+        tables = None if self.tables is None else tuple(n for n in self.tables if n in names)
+        return replace(self, tables=tables, keys=_of(names, self.keys))
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,6 @@ Part = StreamPart | SnapshotPart
 
 
 def dump_part(part: Part) -> str:
-    """The part as a sink records it."""
     text = asdict(part)
     if not text.get("keys", True):
         del text["keys"]
@@ -185,12 +182,12 @@ def dump_part(part: Part) -> str:
 
 
 def parse_part(text: str) -> Part:
-    found = json.loads(text)
-    if "snapshot" in found:
-        return SnapshotPart(**found)
-    tables = found.get("tables")
-    known = None if tables is None else tuple(tables)
-    return StreamPart(found["after"], found["upto"], known, _keys(found))
+    document = json.loads(text)
+    if "snapshot" in document:
+        return SnapshotPart(**document)
+    tables = document.get("tables")
+    names = None if tables is None else tuple(tables)
+    return StreamPart(document["after"], document["upto"], names, _keys(document))
 
 
 def _keys(found: Mapping[str, Any]) -> Keys:

@@ -29,23 +29,23 @@ def keys_of(link: TextLink, found: Sequence[CdcTable]) -> Keys:
     Called by the driver when it looks at the tables, and again before the end of the log is asked
     for.
     """
-    names = {table.oid: table.name for table in found if _logs_whole_rows(table)}
+    names = {
+        table.oid: table.name
+        for table in found
+        if any(leaf.identity == "f" for leaf in table.leaves)
+    }
     rows = link.execute(_KEYS, [str(oid) for oid in names]) if names else []
     return {names[oid]: tuple(columns) for oid, columns in rows}
 
 
-def _logs_whole_rows(table: CdcTable) -> bool:
-    return any(leaf.identity == "f" for leaf in table.leaves)
-
-
 class SeenKeys:
-    """What one session has seen of the keys last, and how far the log went then."""
+    """The keys as a session saw them last, and the end of the log then."""
 
     def __init__(self) -> None:
         self._seen: tuple[Lsn, Keys] | None = None
         self._used: tuple[Lsn, Keys] | None = None
         """The last look that a position has come to: of branches, others come to it later."""
-        self._told = set[str]()
+        self._reported = set[str]()
 
     def look(self, link: TextLink, found: Sequence[CdcTable]) -> None:
         """Looks, unless no position has come to where the log was at the last look."""
@@ -68,7 +68,7 @@ class SeenKeys:
     def changed_tables(self, before: Keys) -> Iterator[str]:
         """Tables whose key is another one than was stored, each once."""
         _, keys = self._seen or (None, {})
-        for name in before.keys() & keys.keys() - self._told:
+        for name in before.keys() & keys.keys() - self._reported:
             if before[name] != keys[name]:
-                self._told.add(name)
+                self._reported.add(name)
                 yield name

@@ -28,7 +28,7 @@ SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0
 
 @dataclass(frozen=True)
 class Published:
-    """What a publication says about one table."""
+    """The publication's entry for one table."""
 
     columns: tuple[str, ...]
     row_filter: str = ""
@@ -70,9 +70,9 @@ def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[
     """
     if not source.create_publication_if_not_exists:
         return
-    found = _all_published(link, source)
-    missing = [table.sql for table in wanted if _places(table).isdisjoint(found)]
-    if not found or not missing:
+    published = _all_published(link, source)
+    missing = [table.sql for table in wanted if _places(table).isdisjoint(published)]
+    if not published or not missing:
         return
     try:
         link.execute(
@@ -88,17 +88,17 @@ def _places(table: CdcTable) -> set[Place]:
 
 
 def published_tables(
-    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable], *, begun: bool
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable], *, started: bool
 ) -> dict[str, Published]:
     """Returns by table what is published of it.
 
-    `begun`: the flow has read something already, so that what was missed meanwhile is gone. Raises
+    `started`: the flow has read something, so that what was missed meanwhile is gone. Raises
     PermanentError where the publication lacks a table or an operation.
     """
     rows = link.execute(_PUBLICATION, source.publication)
     name = quote(source.publication)
     missed = ". What changed while it was missing is not logged for it: load the tables again"
-    missed = f"{missed} after that: {AGAIN}" if begun else ""
+    missed = f"{missed} after that: {AGAIN}" if started else ""
     if not rows:
         raise PermanentError(
             f"publication {source.publication} does not exist at {source.server()}: run CREATE "
@@ -106,12 +106,12 @@ def published_tables(
             f"(publish_via_partition_root = true){missed}"
         )
     _check_operations(source, rows[0][0], missed)
-    found = _all_published(link, source)
+    published = _all_published(link, source)
     for table in wanted:
-        if table.place not in found:
+        if table.place not in published:
             table_of(link, source, table.place)  # if it was dropped that is the reason
-            _refuse(source, table, found, missed)
-    return {table.name: _published_table(link, table, found[table.place]) for table in wanted}
+            _refuse(source, table, published, missed)
+    return {table.name: _published_table(link, table, published[table.place]) for table in wanted}
 
 
 def _check_operations(
@@ -120,10 +120,10 @@ def _check_operations(
     needed = ["insert", "update", "delete"]
     if source.on_truncate == "fail" or source.envelope_format == "debezium":
         needed.append("truncate")  # else nobody would hear of it
-    lacking = [op for op in needed if not publication[f"pub{op}"]]
-    if lacking:
+    missing = [op for op in needed if not publication[f"pub{op}"]]
+    if missing:
         raise PermanentError(
-            f"publication {source.publication} leaves out {', '.join(lacking)}: run ALTER "
+            f"publication {source.publication} leaves out {', '.join(missing)}: run ALTER "
             f"PUBLICATION {quote(source.publication)} SET (publish = 'insert, update, delete, "
             f"truncate'){missed}"
         )
@@ -154,10 +154,11 @@ def _published_table(link: TextLink, table: CdcTable, row: dict[str, Any]) -> Pu
 def as_published(
     link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]
 ) -> dict[str, Published]:
-    """By table what is published of it, or would be: the publication need not exist yet."""
-    found = _all_published(link, source)
+    """The published columns by table, or those to be: the publication need not exist yet."""
+    published = _all_published(link, source)
     return {
-        table.name: _published_table(link, table, found.get(table.place, {})) for table in wanted
+        table.name: _published_table(link, table, published.get(table.place, {}))
+        for table in wanted
     }
 
 
@@ -167,7 +168,7 @@ def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str,
     Called by the driver when it begins to load tables. The server computes these columns, and
     publishes them only where it is asked to (PostgreSQL 18, and stored ones alone).
     """
-    found = {
+    hidden = {
         table.name: [
             name
             for (name,) in link.execute(_GENERATED, table.oid)
@@ -175,7 +176,7 @@ def left_out(link: TextLink, wanted: Sequence[CdcTable], published: Mapping[str,
         ]
         for table in wanted
     }
-    return "; ".join(f"{table}: {', '.join(names)}" for table, names in found.items() if names)
+    return "; ".join(f"{table}: {', '.join(names)}" for table, names in hidden.items() if names)
 
 
 def _all_published(link: TextLink, source: PostgresqlCdcOptions) -> dict[Place, Any]:

@@ -1,4 +1,4 @@
-"""Whether the publication and the tables are still those that the log was read by.
+"""Checks that the publication and the tables are still those that the log was read by.
 
 What is not published when it is logged never comes, and the server tells nobody. So each plan asks
 by one statement for the numbers that the server has given to the tables and to their places in the
@@ -67,7 +67,7 @@ class _Seen:
 
 
 class PublicationWatch:
-    """What one session has seen of the publication. Used by the driver, by one thread at a time."""
+    """A session's memory of the publication. Used by the driver, by one thread at a time."""
 
     def __init__(self, source: PostgresqlCdcOptions) -> None:
         self.source = source
@@ -85,7 +85,7 @@ class PublicationWatch:
         self._seen = {row[0]: _parse_row(row) for row in rows}
 
     def check(
-        self, link: TextLink, followed: Sequence[CdcTable], at: Reached, *, begun: bool = True
+        self, link: TextLink, followed: Sequence[CdcTable], at: Reached, *, started: bool = True
     ) -> None:
         """Raises PermanentError where changes of a table are not published as they were.
 
@@ -96,15 +96,15 @@ class PublicationWatch:
             link: to the server.
             followed: tables whose changes are read behind `at`.
             at: where the flow is.
-            begun: the flow has read changes of them.
+            started: the flow has read changes of them.
         """
-        found = {table.name: self._seen[table.name] for table in followed}
-        if any(one != self._sound.get(name) for name, one in found.items()):
+        seen = {table.name: self._seen[table.name] for table in followed}
+        if any(one != self._sound.get(name) for name, one in seen.items()):
             for table in followed:
                 table_of(link, self.source, table.place)
-            publication.published_tables(link, self.source, followed, begun=begun)
-            self._sound |= found
-        if begun and (reason := next(self._differences(at, found), "")):
+            publication.published_tables(link, self.source, followed, started=started)
+            self._sound |= seen
+        if started and (reason := next(self._differences(at, seen), "")):
             raise PermanentError(self._stop_message(reason))
 
     def check_seen(self, at: Reached) -> None:
@@ -122,10 +122,10 @@ class PublicationWatch:
         `before`: what was stored with the position before. A target keeps the values of a column
         that was dropped, so its name is remembered.
         """
-        found = {name: self._seen[name].mark for name in names if name in self._seen}
+        seen = {name: self._seen[name].mark for name in names if name in self._seen}
         return {
             name: _remembering(mark, (before or {}).get(name))
-            for name, mark in found.items()
+            for name, mark in seen.items()
             if mark is not None
         }
 

@@ -1,4 +1,4 @@
-"""What a task reads: the changes of a stretch of the log, or the rows of a part of a snapshot."""
+"""Reading inside a task: changes of a stretch of the log, or rows of a part of a snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ from dataflow_assets.failpoints import reach
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024  # of all tables together
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
-_BEGUN = struct.Struct(">IIqI")  # where the commit record begins, when it was written, the id
+_BEGIN_MESSAGE = struct.Struct(
+    ">IIqI"
+)  # where the commit record begins, when it was written, the id
 _ROWS = frozenset(map(ord, "IUD"))
 
 
@@ -56,7 +58,7 @@ def read(
 def read_in_order(
     source: PostgresqlCdcOptions, pieces: Sequence[Slice], metadata: frozenset[str]
 ) -> Generator[Iterator[pa.RecordBatch], None, None]:
-    """The same for parts that a task stores one after the other.
+    """Reads parts that a task stores one after the other.
 
     Stretches of the log that follow one another have one reader, which goes on while a part is
     stored. It confirms nothing: whatever is not stored is read again.
@@ -104,12 +106,12 @@ def _snapshot(
 def _at_least_one(
     source: PostgresqlCdcOptions, batches: Generator[pa.RecordBatch, None, None]
 ) -> Generator[pa.RecordBatch, None, None]:
-    made = False
+    has_batch = False
     with closing(batches):
         for batch in batches:
-            made = True
+            has_batch = True
             yield batch
-    if not made:
+    if not has_batch:
         yield empty(_first_layout(source), debezium=source.envelope_format == "debezium")
 
 
@@ -117,7 +119,7 @@ def _first_layout(source: PostgresqlCdcOptions) -> CdcLayout:
     what = "looking at the columns"
     with explain_errors(source, what), lent_to_source(source.dsn()) as link:
         table = tables.table_of(link, source, source.places[0])
-        published = publication.published_tables(link, source, [table], begun=True)[table.name]
+        published = publication.published_tables(link, source, [table], started=True)[table.name]
         return current_layout(link, source, table.place, table.oid, published.columns)
 
 
@@ -213,19 +215,21 @@ class CdcStream:
         The server repeats them when its cache is emptied, at another place in each read. A
         repetition changes nothing, so that rows of several tables come in the same order again.
         """
-        found = Announcement.parse(data)
-        key = found.oid.to_bytes(4, "big")
-        if not self._reads(found.place):
+        announcement = Announcement.parse(data)
+        key = announcement.oid.to_bytes(4, "big")
+        if not self._reads(announcement.place):
             if key in self._followed:  # it was renamed: from now on it is another table
                 yield from self._flush(self._transaction, key)
                 del self._followed[key], self._announced_last[key]
             return
-        if self._announced_last.get(key) == found:
+        if self._announced_last.get(key) == announcement:
             return
         yield from self._flush(self._transaction, key)
         with lent_to_source(self.source.dsn()) as link:
-            layout = found.layout(link, self.source, self._keys.get(".".join(found.place)))
-        self._announced_last[key] = found
+            layout = announcement.layout(
+                link, self.source, self._keys.get(".".join(announcement.place))
+            )
+        self._announced_last[key] = announcement
         debezium = self.source.envelope_format == "debezium"
         self._followed[key] = CdcChanged(layout, self._followed.get(key), with_old=debezium)
 
@@ -257,5 +261,5 @@ class CdcStream:
 
 
 def _transaction(data: bytes | memoryview) -> CdcTransaction:
-    high, low, committed, xid = _BEGUN.unpack_from(data, HEADER + 1)
+    high, low, committed, xid = _BEGIN_MESSAGE.unpack_from(data, HEADER + 1)
     return CdcTransaction(f"{high:X}/{low:X}", xid, committed)

@@ -45,7 +45,7 @@ class ReadAhead:
         self._thread.start()
 
     def messages(self) -> Iterator[Message]:
-        """As `Reader.messages`; an error comes behind everything that was read before it.
+        """Implements `Reader.messages`; an error comes after everything that was read before it.
 
         Raises:
             TransientError: `close` was called before all messages were taken.
@@ -59,10 +59,10 @@ class ReadAhead:
                     )
                 if not self._waiting:
                     break
-                found, size = self._waiting.popleft()
+                taken, size = self._waiting.popleft()
                 self._bytes -= size
                 self._changed.notify_all()
-            yield from found
+            yield from taken
         if self._error is not None:
             raise self._error
 
@@ -87,17 +87,17 @@ class ReadAhead:
                 self._reader.close()
 
     def _take(self) -> None:
-        found, size = list[Message](), 0
+        messages, size = list[Message](), 0
         for kind, data in self._reader.messages(self._upto):
             # A copy: libpq's own buffer of a small message takes three times as much.
-            found.append((kind, bytes(data)))
+            messages.append((kind, bytes(data)))
             size += len(data) + _EACH
             if size >= _TOGETHER:
-                self._add(found, size)
+                self._add(messages, size)
                 if not self._has_room():
                     return
-                found, size = [], 0
-        self._add(found, size)
+                messages, size = [], 0
+        self._add(messages, size)
 
     def _add(self, found: list[Message], size: int) -> None:
         with self._changed:

@@ -62,18 +62,18 @@ Message = tuple[int, memoryview | bytes]
 
 @dataclass(frozen=True)
 class CdcProgress:
-    """What the server tells of the process that reads the slot for us."""
+    """The server's view of the process that reads the slot for us."""
 
     place: str
     """In the log; empty where the server does not tell."""
-    aside: int
+    spilled: int
     """Bytes that it has put aside."""
     waits: str
     """For what: the type and the name of PostgreSQL's wait event; empty while it works."""
 
     @property
     def works(self) -> bool:
-        """Whether it does something by itself: `Client` is whatever others let it wait for."""
+        """True where the process works by itself: `Client` is whatever others let it wait for."""
         return not self.waits.startswith("Client ")
 
 
@@ -81,7 +81,7 @@ class CdcProgress:
 class Silence:
     """A time in which nothing of the log comes; answers to what is asked do not end it."""
 
-    begun: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=time.monotonic)
     """Since when the server shows no progress."""
     looked: float = field(default_factory=time.monotonic)
     last: CdcProgress = CdcProgress("", 0, "")
@@ -99,10 +99,10 @@ class CdcReader(ABC):
 
     def __init__(self, connection: str) -> None:
         self._given = connection
-        given = dsn.parse(connection).get("options", "")
-        options = " ".join([given, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
-        named = dsn.conninfo(connection, APPLICATION)
-        info = make_conninfo(named, options=options, **self.replication)
+        declared = dsn.parse(connection).get("options", "")
+        options = " ".join([declared, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
+        conninfo = dsn.conninfo(connection, APPLICATION)
+        info = make_conninfo(conninfo, options=options, **self.replication)
         try:
             self._connection = psycopg.connect(info, autocommit=True)
         except psycopg.Error as error:
@@ -181,10 +181,10 @@ class CdcReader(ABC):
         ]
 
     def _result(self, query: str, *parameters: str) -> pq.abc.PGresult:
-        given = [one.encode() for one in parameters]
+        values = [one.encode() for one in parameters]
         libpq, text = self._libpq, query.encode()
         try:
-            return libpq.exec_params(text, given) if given else libpq.exec_(text)
+            return libpq.exec_params(text, values) if values else libpq.exec_(text)
         except psycopg.Error as error:
             raise from_psycopg(error) from None
 
@@ -214,10 +214,12 @@ class CdcReader(ABC):
 
     def _look(self, silence: Silence) -> None:
         now, last = self._progress(), silence.last
-        if (now.place, now.aside) != (last.place, last.aside) or (now.works and silence.answered):
-            silence.begun = time.monotonic()
+        if (now.place, now.spilled) != (last.place, last.spilled) or (
+            now.works and silence.answered
+        ):
+            silence.since = time.monotonic()
         silence.last, silence.looked, silence.answered = now, time.monotonic(), False
-        seconds = silence.looked - silence.begun
+        seconds = silence.looked - silence.since
         why = now.waits or "nothing that it would tell"
         log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
         if seconds >= SILENT_SECONDS:

@@ -86,11 +86,11 @@ class PostgresqlCdcSession(
             if level != "logical":
                 raise errors.wrong_level(source, level)
             self._identity = f"{system}.{database}"
-            found = tables.tables(link, source)
-            unknown = chosen_columns.unknown_columns(link, source, found)
-            keys = keys_of(link, found)
+            followed = tables.tables(link, source)
+            unknown = chosen_columns.unknown_columns(link, source, followed)
+            keys = keys_of(link, followed)
             self._watch = PublicationWatch(source)
-            self._loading = Loading(self._watch, flow, block, found, keys)
+            self._loading = Loading(self._watch, flow, block, followed, keys)
         self._idle = IdleLog(source)
         self._planning = Planning(self._watch, flow, self._loading, self._idle, unknown)
 
@@ -118,11 +118,11 @@ class PostgresqlCdcSession(
             with lent_to_source(self._source.dsn()) as link:
                 self._watch.look(link)
                 self._planning.look_at_keys(link)
-                known, end = slot.find(link, self._source), slot.end_of_log(link)
+                state, end = slot.find(link, self._source), slot.end_of_log(link)
                 self._idle.of(slot.server(link))
-            if known is None or known.pid is not None or self._idle.has_news(known.confirmed, end):
+            if state is None or state.pid is not None or self._idle.has_news(state.confirmed, end):
                 return {PARTITION: dump_end(end)}
-            return {PARTITION: dump_end(known.confirmed)}
+            return {PARTITION: dump_end(state.confirmed)}
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -143,20 +143,20 @@ class PostgresqlCdcSession(
     @override
     def again(self, positions: Positions, tables: Sequence[str], *, upserts: bool) -> Positions:
         at, names = stored_position(lasting(positions)), self._loading.names
-        wanted = frozenset(".".join(place_of(table)) for table in tables) or names
-        if unknown := sorted(wanted - names):
+        chosen = frozenset(".".join(place_of(table)) for table in tables) or names
+        if unknown := sorted(chosen - names):
             raise PermanentError(
                 f"{self._source.title} reads no table {', '.join(unknown)}; its tables are "
                 f"{', '.join(sorted(names))}"
             )
         if at is None:
             return self.start()
-        known = names if at.tables is None else at.tables
+        followed = names if at.tables is None else at.tables
         if upserts:  # changes before the load come too: deletions among them
-            found = replace(at, tables=known, again=at.again | wanted & known)
+            position = replace(at, tables=followed, again=at.again | chosen & followed)
         else:
-            found = replace(at, tables=known - wanted, again=at.again | wanted)
-        return {PARTITION: dump(found)}
+            position = replace(at, tables=followed - chosen, again=at.again | chosen)
+        return {PARTITION: dump(position)}
 
     @override
     def is_load(self, piece: PartSlice) -> bool:
@@ -221,18 +221,18 @@ class PostgresqlCdcSession(
     @override
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         self._planning.check_columns()
-        found = operator_checkpoint.position_of(document)
+        position = operator_checkpoint.position_of(document)
         what = "looking at the slot"
         with explain_errors(self._source, what), lent_to_source(self._source.dsn()) as link:
-            known = slot.find(link, self._source)
-        if known is None:
-            raise errors.no_slot(self._source, begun=True)
-        if known.confirmed.value > found.lsn.value:
-            named = operator_checkpoint.lsn_text(document)
-            told = errors.passed_over(self._source, known.confirmed, named)
-            log.warning("flow %s: %s", self._flow, told)
-            found = replace(found, lsn=known.confirmed)
-        return {PARTITION: dump(found)}
+            state = slot.find(link, self._source)
+        if state is None:
+            raise errors.no_slot(self._source, started=True)
+        if state.confirmed.value > position.lsn.value:
+            lsn = operator_checkpoint.lsn_text(document)
+            warning = errors.passed_over(self._source, state.confirmed, lsn)
+            log.warning("flow %s: %s", self._flow, warning)
+            position = replace(position, lsn=state.confirmed)
+        return {PARTITION: dump(position)}
 
     @override
     def close(self) -> None:

@@ -64,7 +64,7 @@ def end_of_log(link: TextLink) -> Lsn:
 
 
 def server(link: TextLink) -> str:
-    """What tells one run of a server from another: a standby that was promoted is another one."""
+    """The identity of a run of a server: a standby that was promoted is another one."""
     return str(link.execute("SELECT pg_postmaster_start_time()::text")[0][0])
 
 
@@ -136,8 +136,8 @@ def with_writers(link: TextLink, failure: PostgresqlFailure) -> PostgresqlFailur
     """The failure, and who writes: a slot begins when all who write now have ended."""
     if failure.sqlstate not in {"55P03", "57014"}:
         return failure
-    found = link.execute(_WRITERS)
-    listed = "; ".join(f"process {pid} ({name}): {query}" for pid, name, query in found)
+    writers = link.execute(_WRITERS)
+    listed = "; ".join(f"process {pid} ({name}): {query}" for pid, name, query in writers)
     message = f"{failure.message}; it waits for open transactions that write: {listed or 'none'}"
     return PostgresqlFailure(message, failure.sqlstate)
 
@@ -145,9 +145,9 @@ def with_writers(link: TextLink, failure: PostgresqlFailure) -> PostgresqlFailur
 def check(source: PostgresqlCdcOptions, slot: Slot | None, after: Lsn) -> Slot:
     """Raises PermanentError where the slot cannot give what lies behind `after`."""
     if slot is None:
-        raise errors.no_slot(source, begun=True)
+        raise errors.no_slot(source, started=True)
     if slot.confirmed.value > after.value:
-        raise errors.given_up(source, slot.confirmed, after)
+        raise errors.changes_are_gone(source, slot.confirmed, after)
     return slot
 
 
@@ -173,12 +173,12 @@ def wait_for_readers(link: TextLink, source: PostgresqlCdcOptions) -> None:
         TransientError: somebody else reads it.
     """
     deadline = time.monotonic() + FREE_SECONDS
-    asked = False
+    warned = False
     while (slot := find(link, source)) is not None and slot.pid is not None:
         if time.monotonic() >= deadline:
             raise errors.in_use(source, slot.pid, slot.application or "without a name")
-        if slot.application == APPLICATION and not asked and _late(deadline):
-            asked = True
+        if slot.application == APPLICATION and not warned and _late(deadline):
+            warned = True
             link.execute("SELECT pg_terminate_backend($1)", slot.pid)
         time.sleep(_STEP)
 

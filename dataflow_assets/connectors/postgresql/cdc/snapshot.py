@@ -82,9 +82,9 @@ def check_readable(source: PostgresqlCdcOptions, wanted: Sequence[CdcTable]) -> 
 
 
 def _empty_reads(link: TextLink, source: PostgresqlCdcOptions) -> Iterator[tuple[Leaf, str]]:
-    found = tables.tables(link, source)
-    published = publication.as_published(link, source, found)
-    for table in found:
+    followed = tables.tables(link, source)
+    published = publication.as_published(link, source, followed)
+    for table in followed:
         own = published[table.name]
         columns = current_layout(link, source, table.place, table.oid, own.columns).read
         for leaf in table.leaves:
@@ -123,8 +123,8 @@ class Snapshot:
         Its own connection is asked, which has the locks: another one would wait behind whoever
         waits for them. Raises PermanentError where one cannot be read.
         """
-        found = tables.tables(self._link, source)
-        return found, keys_of(self._link, found)
+        followed = tables.tables(self._link, source)
+        return followed, keys_of(self._link, followed)
 
     def close(self) -> None:
         """Lets go of it. Tasks that read go on."""
@@ -177,7 +177,7 @@ def _step(leaf: Leaf, limit: Limit, block: int) -> int:
 def pieces(
     part: SnapshotPart, found: Sequence[CdcTable], limit: Limit, block: int
 ) -> list[SnapshotPart]:
-    """The same blocks in parts of about the limit, which may be smaller than it was."""
+    """These blocks in parts of about the limit, which may be smaller than it was."""
     leaf = next((one for table in found for one in table.leaves if one.oid == part.leaf), None)
     if leaf is None:
         return [part]
@@ -235,7 +235,7 @@ def _describe(
     if part.snapshot == NOW:
         published = publication.as_published(link, source, [table])[table.name]
     else:
-        published = publication.published_tables(link, source, [table], begun=False)[table.name]
+        published = publication.published_tables(link, source, [table], started=False)[table.name]
     layout = current_layout(link, source, place, table.oid, published.columns)
     return table, published, layout
 
@@ -260,7 +260,6 @@ def _import(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
 
 
 def _blocks(part: SnapshotPart) -> str:
-    """The condition on rows of the part."""
     low = "ctid >= current_setting('dataflow.low')::tid"
     return low if part.high is None else f"{low} AND ctid < current_setting('dataflow.high')::tid"
 

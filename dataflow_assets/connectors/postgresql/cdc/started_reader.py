@@ -1,4 +1,4 @@
-"""How a reader of the slot begins: by the way that takes less, as soon as nobody else reads."""
+"""The start of a reader of the slot: by the way that takes less, as soon as nobody else reads."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def begin(
     while True:
         rows = sender.execute(_CONFIRMED.format(source.slot))
         if not rows:
-            raise errors.no_slot(source, begun=True)
+            raise errors.no_slot(source, started=True)
         confirmed = slot.readable_from(source, *rows[0])
         if not sender.holds_slot and confirmed != after:
             raise errors.slot_moved(source, confirmed, after)
@@ -85,7 +85,7 @@ def begin(
         else:
             break
     with lent_to_source(source.dsn()) as link:
-        found = slot.find(link, source)
-    if found is not None and found.confirmed.value > after.value and not sender.holds_slot:
-        raise errors.slot_moved(source, found.confirmed, after)
-    slot.check(source, found, after)
+        state = slot.find(link, source)
+    if state is not None and state.confirmed.value > after.value and not sender.holds_slot:
+        raise errors.slot_moved(source, state.confirmed, after)
+    slot.check(source, state, after)

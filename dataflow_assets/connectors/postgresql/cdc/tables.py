@@ -35,11 +35,12 @@ SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
 FROM leaves JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY c.oid
 """
+_NAMES = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "USING INDEX"}
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """What holds rows: a table, or a partition of one."""
+    """A holder of rows: a table, or a partition of one."""
 
     oid: int
     place: Place
@@ -95,15 +96,15 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> CdcT
             f"{name} at {source.server()} is not a table: only tables have a log of their changes"
         )
     leaves = tuple(
-        Leaf(leaf, (schema, relation), *known)
-        for leaf, schema, relation, _, *known in link.execute(_LEAVES, oid)
+        Leaf(leaf, (schema, relation), *rest)
+        for leaf, schema, relation, _, *rest in link.execute(_LEAVES, oid)
     )
-    found = CdcTable(place, oid, tuple(key), leaves)
+    table = CdcTable(place, oid, tuple(key), leaves)
     for leaf in leaves:
         _check_logged(leaf)
         _check_identity(leaf)
-        _check_same_identity(found, identity, leaf)
-    return found
+        _check_same_identity(table, identity, leaf)
+    return table
 
 
 def _check_logged(leaf: Leaf) -> None:
@@ -139,11 +140,10 @@ def _check_same_identity(table: CdcTable, identity: str, leaf: Leaf) -> None:
     """
     if leaf.identity == identity:
         return
-    named = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "USING INDEX"}
     other = table.sql if leaf.identity == "f" else qualified_name(*leaf.place)
     raise PermanentError(
-        f"table {table.name} cannot be followed: its replica identity is {named[identity]}, and "
-        f"that of its partition {'.'.join(leaf.place)} is {named[leaf.identity]}, so its log would "
-        f"be misread. Give the table and each of its partitions the same, such as ALTER TABLE "
-        f"{other} REPLICA IDENTITY FULL: no partition inherits it, nor does a new one"
+        f"table {table.name} cannot be followed: its replica identity is {_NAMES[identity]}, and "
+        f"that of its partition {'.'.join(leaf.place)} is {_NAMES[leaf.identity]}, so its log "
+        f"would be misread. Give the table and each of its partitions the same, such as ALTER "
+        f"TABLE {other} REPLICA IDENTITY FULL: no partition inherits it, nor does a new one"
     )

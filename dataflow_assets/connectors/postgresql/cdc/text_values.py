@@ -33,14 +33,16 @@ def fit_column(texts: pa.Array, kind: TypeOf, name: str) -> Fitted:
         tokens = _tokens(kind.delimiter)
         values = [None if text is None else _parse(text, tokens) for text in texts.to_pylist()]
         return lists(values, kind, name, lambda leaves, inner: _element(leaves, kind, inner))
-    found = _plain(texts, kind.base, kind.field_type)
-    unfit = beyond(texts, found) if pa.types.is_timestamp(kind.field_type) else {}
-    return Fitted(kind.field(name), found, unfit)
+    fitted = _plain(texts, kind.base, kind.field_type)
+    unfit = beyond(texts, fitted) if pa.types.is_timestamp(kind.field_type) else {}
+    return Fitted(kind.field(name), fitted, unfit)
 
 
 def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     if base == "inet":
-        return _with_mask(texts)
+        bits = pc.if_else(pc.match_substring(texts, ":"), "/128", "/32")
+        with_mask = pc.binary_join_element_wise(texts, bits, "")
+        return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)
     if pa.types.is_string(wanted):
         return texts
     if pa.types.is_boolean(wanted):
@@ -51,12 +53,6 @@ def _plain(texts: pa.Array, base: str, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(wanted):
         return moments(texts, wanted)
     return texts.cast(wanted)
-
-
-def _with_mask(texts: pa.Array) -> pa.Array:
-    bits = pc.if_else(pc.match_substring(texts, ":"), "/128", "/32")
-    with_mask = pc.binary_join_element_wise(texts, bits, "")
-    return pc.if_else(pc.match_substring(texts, "/"), texts, with_mask)
 
 
 def _element(texts: pa.Array, kind: TypeOf, inner: pa.DataType) -> pa.Array:
@@ -79,14 +75,14 @@ def _parse(text: str, pattern: re.Pattern[str]) -> list[Any]:
 
 
 def _items(tokens: Iterator[str]) -> list[Any]:
-    found: list[Any] = []
+    items: list[Any] = []
     for part in tokens:
         if part == "}":
             break
         if part == "{":
-            found.append(_items(tokens))
+            items.append(_items(tokens))
         elif part.startswith('"'):
-            found.append(_ESCAPE.sub(r"\1", part[1:-1]))
+            items.append(_ESCAPE.sub(r"\1", part[1:-1]))
         else:
-            found.append(None if part == "NULL" else _ESCAPE.sub(r"\1", part))
-    return found
+            items.append(None if part == "NULL" else _ESCAPE.sub(r"\1", part))
+    return items

@@ -43,8 +43,8 @@ class Transactions:
         if self._next is not None:
             if _commits(self._next) >= upto.value:
                 return
-            found, self._next = self._next, None
-            yield found
+            first, self._next = self._next, None
+            yield first
         for message in self._messages:
             if message[0] == _BEGIN and _commits(message) >= upto.value:
                 self._next = message

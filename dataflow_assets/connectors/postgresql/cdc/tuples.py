@@ -33,7 +33,7 @@ _PADDING = bytes(16)
 
 @dataclass(frozen=True)
 class CdcColumn:
-    """Where one column's values are: what each is (n, u or t), where it begins, its bytes."""
+    """Places of one column's values: what each is (n, u or t), where it begins, its bytes."""
 
     kind: Bytes
     start: Ints
@@ -46,9 +46,13 @@ class CdcColumn:
         """`other` where the mask is set; it has as many rows as the mask is set."""
         if not mask.any():
             return self
-        found = CdcColumn(self.kind.copy(), self.start.copy(), self.size.copy())
-        found.kind[mask], found.start[mask], found.size[mask] = other.kind, other.start, other.size
-        return found
+        both = CdcColumn(self.kind.copy(), self.start.copy(), self.size.copy())
+        both.kind[mask], both.start[mask], both.size[mask] = (
+            other.kind,
+            other.start,
+            other.size,
+        )
+        return both
 
 
 class CdcChanges:
@@ -89,10 +93,10 @@ class CdcChanges:
 
     @cached_property
     def operations(self) -> npt.NDArray[np.int8]:
-        """Of each row INSERT, UPDATE or DELETE."""
+        """INSERT, UPDATE or DELETE for each row."""
         inserted = (self._kinds == _INSERT) | self._changed
-        found = np.where(inserted[self.message], INSERT, UPDATE)
-        return np.where(self._is_new, found, DELETE).astype(np.int8)
+        upserts = np.where(inserted[self.message], INSERT, UPDATE)
+        return np.where(self._is_new, upserts, DELETE).astype(np.int8)
 
     def keep(self, rows: Bools) -> None:
         """Leaves the other rows out. Called before anything else is asked for."""
@@ -101,50 +105,49 @@ class CdcChanges:
 
     @property
     def is_deleted(self) -> Bools:
-        """Returns whether a row is gone from its key."""
         return ~self._is_new
 
     @property
     def key_only(self) -> Bools:
         """Returns whether of a row that was deleted no more than the key is known."""
-        found: Bools = ~self._is_new & (self._marks[self.message] != _OLD)
-        return found
+        mask: Bools = ~self._is_new & (self._marks[self.message] != _OLD)
+        return mask
 
     @property
     def of_old_key(self) -> Bools:
         """Returns whether a row is deleted because it has another key from then on."""
-        found: Bools = ~self._is_new & self._changed[self.message]
-        return found
+        mask: Bools = ~self._is_new & self._changed[self.message]
+        return mask
 
     @property
     def has_old(self) -> Bools:
         """Returns whether a row was updated under the same key, and the old row is known."""
         paired = self._paired & ~self._changed & (self._marks == _OLD)
-        found: Bools = self._is_new & paired[self.message]
-        return found
+        mask: Bools = self._is_new & paired[self.message]
+        return mask
 
     def image(self, index: int) -> CdcColumn:
         """A column of the rows as they are after the change, of deleted ones as they were."""
-        found = self._first[index].take(self.message)
+        column = self._first[index].take(self.message)
         newer = self._is_new & self._paired[self.message]
         if not newer.any():
-            return found
+            return column
         place = np.cumsum(self._paired) - 1
         second = self._second[index].take(place[self.message[newer]])
         # What an update has left as it was is in the old row, where the table logs all of it, or in
         # the old key. A null is no value there: all other columns of an old key are null, and a new
         # partition logs its key alone, and is announced as its root.
-        before = found.take(np.flatnonzero(newer))
+        before = column.take(np.flatnonzero(newer))
         same = (before.kind == _TEXT) & (second.kind == _UNCHANGED)
         second = second.where(same, before.take(np.flatnonzero(same)))
-        return found.where(newer, second)
+        return column.where(newer, second)
 
     def old_image(self, index: int) -> CdcColumn:
         """A column of the old rows, of those rows that have one by `has_old`."""
         return self._first[index].take(self.message[self.has_old])
 
     def absent(self, column: CdcColumn, *, is_key: bool) -> Bools:
-        """Whether a value is not known: not logged, because it is large and was not changed."""
+        """Marks rows in which a value is not known: not logged, as it is large and unchanged."""
         unknown: Bools = column.kind == _UNCHANGED
         return unknown if is_key else unknown | self.key_only
 
@@ -169,7 +172,13 @@ class CdcChanges:
         bounds[0:-1:2], bounds[1::2] = column.start, column.start + column.size
         bounds[-1] = bounds[-2] if len(valid) else 0
         if (np.diff(bounds) < 0).any():
-            return _gather(self._buffer, column, valid)
+            # Value by value: these do not lie one behind the other.
+            pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
+            values = [
+                self._buffer[at : at + size].tobytes() if there else None
+                for at, size, there in pairs
+            ]
+            return _as_text(pa.array(values, pa.binary()))
         # Every second one of the pieces that the values cut the data into.
         buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(self._data)]
         pieces = pa.Array.from_buffers(pa.binary(), 2 * len(valid), buffers)
@@ -186,7 +195,7 @@ class CdcChanges:
             )
 
     def _walk(self, at: Ints, width: int) -> tuple[list[CdcColumn], Ints]:
-        found = []
+        columns = []
         buffer = self._buffer
         for _ in range(width):
             kind = buffer[at]
@@ -196,9 +205,9 @@ class CdcChanges:
                 size = (size << 8) | buffer[at + byte]
             size = np.where(has, size, 0)
             start = np.where(has, at + 5, at)
-            found.append(CdcColumn(kind, start, size))
+            columns.append(CdcColumn(kind, start, size))
             at = np.where(has, at + 5 + size, at + 1)
-        return found, at
+        return columns, at
 
     def _key_changes(self, key: Sequence[int]) -> Bools:
         """Returns whether an update has changed the key: the log has the old one, or the old row.
@@ -214,26 +223,19 @@ class CdcChanges:
         return changed
 
     def _differ(self, mask: Bools, indexes: Iterable[int]) -> Bools:
-        asked = np.flatnonzero(mask)
-        place = (np.cumsum(self._paired) - 1)[asked]
-        whole = self._marks[asked] == _OLD  # else a null is no value
-        found = np.zeros(len(asked), np.bool_)
+        rows = np.flatnonzero(mask)
+        place = (np.cumsum(self._paired) - 1)[rows]
+        whole = self._marks[rows] == _OLD  # else a null is no value
+        differs = np.zeros(len(rows), np.bool_)
         for index in indexes:
-            old, new = self._first[index].take(asked), self._second[index].take(place)
-            known = (new.kind != _UNCHANGED) & (whole | (old.kind == _TEXT))
-            if known.any():
+            old, new = self._first[index].take(rows), self._second[index].take(place)
+            comparable = (new.kind != _UNCHANGED) & (whole | (old.kind == _TEXT))
+            if comparable.any():
                 one, other = (
                     self.texts(column).to_numpy(zero_copy_only=False) for column in (old, new)
                 )
-                found |= known & (one != other)
-        return found
-
-
-def _gather(buffer: Bytes, column: CdcColumn, valid: Bools) -> pa.Array:
-    """Value by value: these do not lie one behind the other."""
-    pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
-    found = [buffer[at : at + size].tobytes() if there else None for at, size, there in pairs]
-    return _as_text(pa.array(found, pa.binary()))
+                differs |= comparable & (one != other)
+        return differs
 
 
 def _as_text(values: pa.Array) -> pa.Array:

@@ -41,7 +41,7 @@ class Walsender(CdcReader):
 
     @override
     def messages(self, upto: Lsn) -> Iterator[Message]:
-        """As `Reader`; the end is a transaction that commits later, or how far the server is."""
+        """Implements `Reader.messages`; the end is a later transaction, or the server's end."""
         end, inside, heard, silence = upto.value, False, False, Silence()
         libpq = self._libpq
         while True:

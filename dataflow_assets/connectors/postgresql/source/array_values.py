@@ -36,10 +36,10 @@ def lists(values: Sequence[Nested | None], kind: TypeOf, name: str, element: Ele
     others = {row: one for row, one in enumerate(values) if one and _depth(one) != depth}
     if others:
         values = [None if row in others else one for row, one in enumerate(values)]
-    found, lost = _typed_lists(values, kind, element)
+    arrays, lost = _typed_lists(values, kind, element)
     unfit = {row: _json(one, kind, element) for row, one in others.items()}
     unfit |= {row: values[row] for row in lost}
-    return Fitted(kind.field(name), without(found, lost), unfit)
+    return Fitted(kind.field(name), without(arrays, lost), unfit)
 
 
 def _depth(value: Nested) -> int:
@@ -52,25 +52,25 @@ def _depth(value: Nested) -> int:
 def _json(value: Nested, kind: TypeOf, element: Element) -> Any:
     """An array of other dimensions as one of its own has them in JSON."""
     kind = replace(kind, dimensions=_depth(value))
-    found, lost = _typed_lists([value], kind, element)
-    return value if lost else cells(found, kind.field(""))[0]
+    array, lost = _typed_lists([value], kind, element)
+    return value if lost else cells(array, kind.field(""))[0]
 
 
 def _typed_lists(
     values: Sequence[Nested | None], kind: TypeOf, element: Element
 ) -> tuple[pa.Array, list[int]]:
     """Lists of these dimensions, and the rows with an element that its type has no value for."""
-    wanted = kind.field_type
-    texts = pa.array(values, _of_text(wanted))
-    found = leaves = _retype(texts, wanted, element)
+    kind_of_list = kind.field_type
+    texts = pa.array(values, _of_text(kind_of_list))
+    arrays = leaves = _retype(texts, kind_of_list, element)
     bounds = np.arange(len(texts) + 1)
     while pa.types.is_list(texts.type):
         bounds, texts, leaves = texts.offsets.to_numpy()[bounds], texts.values, leaves.values
     if leaves.null_count == texts.null_count:
-        return found, []
+        return arrays, []
     lost = pc.and_(leaves.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)
     before = np.concatenate([[0], np.cumsum(lost)])[bounds]
-    return found, np.flatnonzero(np.diff(before)).tolist()
+    return arrays, np.flatnonzero(np.diff(before)).tolist()
 
 
 def _of_text(kind: pa.DataType) -> pa.DataType:

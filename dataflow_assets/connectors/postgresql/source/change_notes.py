@@ -92,5 +92,5 @@ def _future_rows(table: Table, column: SourceColumn) -> Iterator[str]:
 
 def _has_index(table: Table, query: str, column: SourceColumn) -> bool:
     """Asks the catalogue for an index that begins with a column."""
-    ((found,),) = table.ask(query, {"1": table.relation.identity, "2": column.name})
-    return bool(found)
+    ((exists,),) = table.ask(query, {"1": table.relation.identity, "2": column.name})
+    return bool(exists)

@@ -75,9 +75,9 @@ def _column(data: bytes, at: Ints, sizes: Ints, field: pa.Field, kind: TypeOf) -
     valid = sizes >= 0
     reading = kind.reading
     if kind.element is not None:
-        found = _lists(_text(_pieces(data, at, sizes, valid)), field.name, kind)
-        metadata = {**(field.metadata or {}), **found.field.metadata}
-        return replace(found, field=found.field.with_metadata(metadata))
+        fitted = _lists(_text(_pieces(data, at, sizes, valid)), field.name, kind)
+        metadata = {**(field.metadata or {}), **fitted.field.metadata}
+        return replace(fitted, field=fitted.field.with_metadata(metadata))
     if reading.arrow in _FIXED:
         return _fixed_width(data, np.where(valid, at, 0), valid, field)
     pieces = _pieces(data, at, sizes, valid, version=int(kind.base == "jsonb"))
@@ -121,9 +121,9 @@ def _fixed_width(data: bytes, at: Ints, valid: npt.NDArray[Any], field: pa.Field
             unfit = {row: far_moment(int(values[row])) for row in far}
             valid, values = _without(valid, values, far)
         values = np.where(infinite, values, values + epoch * ~infinite).astype(values.dtype)
-    found = pa.array(values, mask=None if valid.all() else ~valid)
-    plain = epoch is None and field.type == found.type
-    return Fitted(field, found if plain else found.view(field.type), unfit)
+    array = pa.array(values, mask=None if valid.all() else ~valid)
+    plain = epoch is None and field.type == array.type
+    return Fitted(field, array if plain else array.view(field.type), unfit)
 
 
 def _without(
@@ -142,10 +142,10 @@ def _gather(data: bytes, at: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     room = max(1, len(data) - kind.itemsize + 1)
     view: npt.NDArray[Any] = np.ndarray((room,), kind, data, strides=(1,))
     try:
-        found: npt.NDArray[Any] = view[at]  # `take` would copy the whole view first
+        values: npt.NDArray[Any] = view[at]  # `take` would copy the whole view first
     except IndexError:
         raise PermanentError(_FOREIGN) from None
-    return found
+    return values
 
 
 def _lists(texts: pa.Array, name: str, kind: TypeOf) -> Fitted:

@@ -29,7 +29,7 @@ def moments(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     """
     plain = texts
     if getattr(wanted, "tz", None):
-        if not _all(pc.ends_with(texts, "+00")):
+        if not bool(pc.all(pc.ends_with(texts, "+00"), min_count=0).as_py()):
             return _one_by_one(texts, wanted)
         plain = pc.utf8_slice_codeunits(texts, 0, -3)
     elif pa.types.is_time(wanted):
@@ -53,7 +53,7 @@ def far_moment(value: int) -> str:
 
 
 def beyond(texts: pa.Array, found: pa.Array) -> dict[int, str]:
-    """By row the texts for which there is no moment, as JSON has times.
+    """Texts for which there is no moment, by row, as JSON has times.
 
     Called inside tasks, for values of the log.
 
@@ -69,10 +69,6 @@ def beyond(texts: pa.Array, found: pa.Array) -> dict[int, str]:
 
 def _iso(text: str) -> str:
     return text.removesuffix("+00").replace(" ", "T", 1) + "Z"
-
-
-def _all(mask: pa.Array) -> bool:
-    return bool(pc.all(mask, min_count=0).as_py())
 
 
 def _one_by_one(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -106,7 +102,7 @@ def _instant(wanted: pa.DataType) -> Callable[[str], int | None]:
         if unit == "us" and number > _FAR:
             return None
         written = f"{'-' if number < 0 else ''}{abs(number):04d}-{rest}"
-        found = np.array([written], f"datetime64[{unit}]")
-        return int(found.astype(np.int64)[0])
+        value = np.array([written], f"datetime64[{unit}]")
+        return int(value.astype(np.int64)[0])
 
     return tell

@@ -56,17 +56,17 @@ class PolledPostgresqlTable(PolledSqlTable[SourceColumn]):
 
     @override
     def count(self, rows: Rows) -> int:
-        found = super().count(rows)
-        return found if found <= COUNTED else max(found, self.estimate(rows))
+        counted = super().count(rows)
+        return counted if counted <= COUNTED else max(counted, self.estimate(rows))
 
     @override
     def key(self, rows: Rows, most: int) -> str | None:
         """Leaves the changes out of account, so that the index of the order column serves."""
-        made, order = self._conditions(), self.relation.key
-        within = made.between(rows.low, rows.high)
+        conditions, order = self._conditions(), self.relation.key
+        within = conditions.between(rows.low, rows.high)
         where = f"{order.sql} IS NOT NULL{f' AND {within}' if within else ''}"
-        found = self._nth([order], where, made.binds, most)
-        return None if found is None else str(found[0])
+        row = self._nth([order], where, conditions.binds, most)
+        return None if row is None else str(row[0])
 
     @override
     def before(self, time: str) -> str | None:
@@ -94,8 +94,8 @@ class PolledPostgresqlTable(PolledSqlTable[SourceColumn]):
     def _count(self, where: str, binds: Binds) -> int:
         """Returns how many rows there are, counted up to a bound."""
         query = f"SELECT FROM {self.relation.base} WHERE {where} LIMIT {COUNTED + 1}"
-        ((found,),) = self.ask(f"SELECT count(*) FROM ({query}) AS n", binds)  # noqa: S608
-        return int(found)
+        ((counted,),) = self.ask(f"SELECT count(*) FROM ({query}) AS n", binds)  # noqa: S608
+        return int(counted)
 
 
 def polled_table(link: TextLink, source: PostgresqlSourceOptions) -> PolledPostgresqlTable:

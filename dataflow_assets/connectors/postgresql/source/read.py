@@ -36,17 +36,17 @@ def copy_batches(
     link: TextLink, decoder: PostgresqlDecoder, query: str
 ) -> Iterator[pa.RecordBatch]:
     """Returns what a binary COPY sends, at least one batch; ends only when the server says so."""
-    skipped, made = HEADER, False
+    skipped, has_batch = HEADER, False
     data, sizes = bytearray(), list[int]()
     for message in link.copy_out(query):
-        if len(message) == len(TRAILER) + (0 if made or sizes else skipped):
+        if len(message) == len(TRAILER) + (0 if has_batch or sizes else skipped):
             break  # alone in its message, where there are no rows behind the header
         data += message
         sizes.append(len(message))
         if len(sizes) >= BATCH_ROWS or len(data) >= BATCH_BYTES:
             yield _decode(decoder, data, sizes, skipped)
-            skipped, made, data, sizes = 0, True, bytearray(), []
-    if sizes or not made:
+            skipped, has_batch, data, sizes = 0, True, bytearray(), []
+    if sizes or not has_batch:
         yield _decode(decoder, data, sizes, skipped)
 
 

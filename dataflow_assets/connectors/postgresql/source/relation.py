@@ -147,10 +147,10 @@ def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
         if oid is None:
             raise absent(link, source)
         columns = typed_columns(link, link.execute(_COLUMNS, oid))
-    found = {column.name: column for column in columns}
+    by_name = {column.name: column for column in columns}
     if source.verbatim:
         return SqlRelation(base, columns, identity=oid)
-    return SqlRelation(base, columns, source.order_column(found), _changes(source, found), oid)
+    return SqlRelation(base, columns, source.order_column(by_name), _changes(source, by_name), oid)
 
 
 def _changes(
@@ -173,15 +173,15 @@ def typed_columns(
     types = _types(link, [(oid, mod) for _, oid, mod, _, _ in rows])
     inner = _types(link, [(element or "0", -1) for *_, element, _ in types if element])
     names = iter([base for base, *_ in inner])
-    found = []
+    typed = []
     for (name, _, _, required, dimensions), (base, declared, element, delimiter) in zip(
         rows, types, strict=True
     ):
         kind = TypeOf(base, declared)
         if element:
             kind = TypeOf(base, declared, next(names), dimensions, delimiter)
-        found.append(SourceColumn(name, kind, required))
-    return tuple(found)
+        typed.append(SourceColumn(name, kind, required))
+    return tuple(typed)
 
 
 def _types(
@@ -192,6 +192,6 @@ def _types(
     begin, end = _ALONE if link.at_rest else _INSIDE
     link.execute(begin)
     link.execute("SELECT set_config('search_path', 'pg_catalog', true)")
-    found = link.execute(_TYPES, json.dumps(list(asked)))
+    rows = link.execute(_TYPES, json.dumps(list(asked)))
     link.execute(end)
-    return [(base, declared, element, delimiter) for base, declared, element, delimiter in found]
+    return [(base, declared, element, delimiter) for base, declared, element, delimiter in rows]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name
+from dataflow_assets.connectors.postgresql.client import qualified_name
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.connectors.postgresql.source.polled import (
@@ -47,18 +47,15 @@ class PostgresqlSourceSession(PolledSession):
         opening = f"opening {self._source.title}"
         with translate_errors(opening), lent_to_source(self._source.dsn()) as link:
             if self._source.auto_create_table and self._source.names_table:
-                self._make(link)
+                # A role that may not create tables may well read one that is there.
+                place = qualified_name(*self._source.place())
+                ((there,),) = link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
+                if not there:
+                    link.execute(_MAKE.format(place=place))
             database, oid = identity(link, self._source)
             if oid is None and not self._source.query:
                 raise absent(link, self._source)
             self._identity = f"{database}.{oid or 'query'}"
-
-    def _make(self, link: TextLink) -> None:
-        """A role that may not create tables may well read one that is there."""
-        place = qualified_name(*self._source.place())
-        ((there,),) = link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
-        if not there:
-            link.execute(_MAKE.format(place=place))
 
     @override
     @contextmanager

@@ -66,11 +66,11 @@ class PostgresqlSource(PostgresqlSourceOptions, ListsTypes):
 
     @override
     def metadata_selections(self, relation: Relation, names: frozenset[str]) -> list[Selection]:
-        found = super().metadata_selections(relation, names)
+        selections = super().metadata_selections(relation, names)
         if "operation" in names:
             text = SourceColumn("operation", TypeOf("text", "text"), required=True)
-            found.append(metadata_selection("operation", _operation(relation), text))
-        return found
+            selections.append(metadata_selection("operation", _operation(relation), text))
+        return selections
 
     @override
     @classmethod

@@ -57,7 +57,11 @@ class TypeOf:
         """Returns how its values are read; an array as JSON of its elements' texts."""
         if self.element is None:
             return READINGS.get(self.base, TEXT)
-        return replace(TEXT, cast="text[]", arrow=self._list())
+        inner = READINGS.get(self.element or "", TEXT)
+        list_type = pa.list_(typed_field("item", inner.arrow, inner.kind))
+        for _ in range(self.dimensions - 1):
+            list_type = pa.list_(list_type)
+        return replace(TEXT, cast="text[]", arrow=list_type)
 
     @property
     def field_type(self) -> pa.DataType:
@@ -71,13 +75,6 @@ class TypeOf:
             if digits := _DIGITS.fullmatch(self.declared):
                 metadata[Note.DECIMAL] = ",".join(digits.groups()).encode()
         return pa.field(name, self.reading.arrow, metadata=metadata)
-
-    def _list(self) -> pa.DataType:
-        inner = READINGS.get(self.element or "", TEXT)
-        found = pa.list_(typed_field("item", inner.arrow, inner.kind))
-        for _ in range(self.dimensions - 1):
-            found = pa.list_(found)
-        return found
 
 
 def select_expression(expression: str, kind: TypeOf) -> str:

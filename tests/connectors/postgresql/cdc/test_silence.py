@@ -85,7 +85,7 @@ def test_a_server_that_passes_over_a_transaction_answers(
     def waited(self: reader.CdcReader, silence: Silence) -> None:
         before = len(told)
         wait(self, silence)
-        silences.append({(one.place, one.aside) for one in told[before:]})
+        silences.append({(one.place, one.spilled) for one in told[before:]})
 
     monkeypatch.setattr(reader.CdcReader, "_wait", waited)
     after = _after(table)
@@ -113,7 +113,7 @@ def test_what_is_put_aside_is_told(
         assert sum(kind == ord("I") for kind, _ in sender.messages(table.log_end())) == 40_001
     amounts = {one.place: set[int]() for one in told}
     for one in told:
-        amounts[one.place].add(one.aside)
+        amounts[one.place].add(one.spilled)
     assert max(map(len, amounts.values())) > 1
 
 

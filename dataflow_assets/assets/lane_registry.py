@@ -1,4 +1,4 @@
-"""The book of a lane: what its run drives and how each flow fares, in Dagster's own storage.
+"""The registry of a lane: what its run drives and how each flow fares, in Dagster's own storage.
 
 The run of the lane writes it; sensors, and runs of flows' own that wait for a flow, read it.
 """
@@ -18,7 +18,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True)
 class FlowState:
-    """How a flow fares in its lane, for people. `failing`: it has met an error and tries again."""
+    """Status of a flow in its lane, for people. `failing`: it has met an error and tries again."""
 
     text: str
     failing: bool = False
@@ -26,7 +26,7 @@ class FlowState:
 
 @dataclass(frozen=True)
 class LanePage:
-    """What the run of a lane drives, and how each flow fares."""
+    """The flows that a lane's run drives, each with its status."""
 
     run: str = ""
     """The id of the run that has written the page; empty where none ever did."""
@@ -38,7 +38,7 @@ class LanePage:
     """Those of them that have met an error and try again."""
 
 
-class Book:
+class LaneRegistry:
     """The page of the run that drives the lane, which replaces the one before.
 
     A run that hands over has a page of its own: the newer run writes the lane's page by then.

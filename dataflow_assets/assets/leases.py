@@ -1,6 +1,6 @@
-"""Who drives a flow or a lane: the run says so in its tags, and whether it is alive can be told.
+"""Leases on flows and lanes: the run says so in its tags, and whether it is alive can be told.
 
-A claim names the run and its process. Of a process that cannot be looked at from here, signs of
+A lease names the run and its process. Of a process that cannot be looked at from here, signs of
 life are kept in Dagster's storage.
 """
 
@@ -25,10 +25,10 @@ LIVE = [
     dg.DagsterRunStatus.CANCELING,
 ]
 COMING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
-BURIED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
-WRITES = 20  # until a claim stands, however many steps of the run write tags at the same time
+NOT_ENDED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
+WRITES = 20  # until a lease stands, however many steps of the run write tags at the same time
 PART_SECONDS = 0.1  # the longest between two of them: writers that meet part
-LOOK_SECONDS = 5.0  # after which a claim that was overwritten later is made again
+LOOK_SECONDS = 5.0  # after which a lease that was overwritten later is made again
 
 Tags = Mapping[str, str]
 
@@ -41,12 +41,12 @@ def going(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
     One question to Dagster's storage, asked by the sensors `ingest` and `lag` with each tick and by
     the run of a lane every two seconds: runs that have ended are not read.
     """
-    wanted = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
-    return instance.get_run_records(wanted)
+    filters = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
+    return instance.get_run_records(filters)
 
 
-class Claims:
-    """The claims on one thing: a flow by its id, or a lane."""
+class Leases:
+    """The leases on one thing: a flow by its id, or a lane."""
 
     def __init__(self, instance: dg.DagsterInstance, name: str) -> None:
         self._instance, self._tag = instance, f"{DRIVER}/{name}"
@@ -54,9 +54,9 @@ class Claims:
 
     @contextmanager
     def driving(self, run_id: str, tags: Tags) -> Iterator[None]:
-        """Claims it for the run, and shows that the run is alive, until the block ends.
+        """Leases it for the run, and shows that the run is alive, until the block ends.
 
-        Called in the process that drives. `tags` are written with the claim. Raises what Dagster's
+        Called in the process that drives. `tags` are written with the lease. Raises what Dagster's
         storage raises, before the block only.
         """
         own = {DRIVES: "true", **tags, self._tag: value(run_id, FlowDriver.here())}
@@ -64,15 +64,12 @@ class Claims:
         try:
             with (
                 self._heartbeat.beating(run_id),
-                repeat(lambda: self._try(self._renew, run_id, own), LOOK_SECONDS, "claim"),
+                repeat(lambda: self._try(self._renew, run_id, own), LOOK_SECONDS, "lease"),
             ):
                 yield
         finally:
-            self._release(run_id)
-
-    def _release(self, run_id: str) -> None:
-        """Other steps of the run may take hours, in this process or in others."""
-        self._try(self._write, run_id, {self._tag: "done"})
+            # Other steps of the run may take hours, in this process or in others.
+            self._try(self._write, run_id, {self._tag: "done"})
 
     def _try(self, act: Callable[[str, Tags], None], run_id: str, tags: Tags) -> None:
         try:
@@ -100,7 +97,6 @@ class Claims:
         return run is None or run.tags.get(self._tag) == tags[self._tag]
 
     def is_held(self, run: dg.DagsterRun) -> bool:
-        """Returns whether the run lives and has claimed it."""
         return run.status in LIVE and self._driver(run) is not None
 
     def _driver(self, run: dg.DagsterRun) -> FlowDriver | None:
@@ -108,13 +104,13 @@ class Claims:
         whose, _, driver = run.tags.get(self._tag, "").partition(" ")
         return FlowDriver.parse(driver) if whose == run.run_id else None
 
-    def bury(self, record: dg.RunRecord) -> bool:
+    def end_if_dead(self, record: dg.RunRecord) -> bool:
         """Reports a run as failed that is dead; a crash must not block what it drove."""
         message = self.dead(record)
         if not message:
             return False
         run = self._instance.get_run_by_id(record.dagster_run.run_id)
-        if run is not None and run.status in BURIED:  # else it has ended since it was read
+        if run is not None and run.status in NOT_ENDED:  # else it has ended since it was read
             self._instance.add_run_tags(run.run_id, {ERROR: message})
             self._instance.report_run_failed(run, message=f"{message}; the next run continues")
         return True
@@ -127,7 +123,7 @@ class Claims:
         """
         run, driver = record.dagster_run, self._driver(record.dagster_run)
         alive = driver.alive if driver else None
-        if alive or run.status not in BURIED:
+        if alive or run.status not in NOT_ENDED:
             return ""
         if driver and alive is False:
             return f"its process (pid {driver.pid} on {driver.host}) is gone without a word"
@@ -140,7 +136,7 @@ class Claims:
 
 
 def value(run_id: str, driver: FlowDriver) -> str:
-    """What a claim says. Without the run's id, a run that is started again would inherit it."""
+    """The text of a lease. Without the run's id, a run that is started again would inherit it."""
     return f"{run_id} {driver}"
 
 

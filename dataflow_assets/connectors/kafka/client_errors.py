@@ -1,4 +1,4 @@
-"""What a client complains of while it gets no answer, and whether the cluster will ever take it in.
+"""Collects a client's errors while it gets no answer, and tells whether a refusal is permanent.
 
 librdkafka tries again and again, whatever a broker says, and its exceptions only say that the time
 is up. What it complains of meanwhile tells a broker that is down from one that refuses the client.
@@ -25,8 +25,8 @@ _HUNG_UP = "brokers are down"  # which is also said where all of them hang up
 _FRAME = re.compile(r"^\w+://\S+?: | \(after \d+ms in state \w+.*\)$")
 
 
-class Complaints:
-    """Those of one client, since it was last answered."""
+class ClientErrors:
+    """Errors of one client since it was last answered."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -72,8 +72,8 @@ class Complaints:
         """
         if not isinstance(error, TransientError):
             return error
-        if (found := self.refusal()) is not None:
-            return found
+        if (refusal := self.refusal()) is not None:
+            return refusal
         if self._cluster.tls is None and not self._probed and self.last.endswith(_HUNG_UP):
             self._probed = True  # once: a broker that is down must not cost more time each time
             reason = handshake.encrypts(self._cluster, self.last)
@@ -81,10 +81,10 @@ class Complaints:
         return error
 
     def _of_tls(self, error: KafkaError) -> str:
-        found = handshake.trouble(self._cluster, error.str())
-        if not found:  # a broker that goes down breaks handshakes, too
+        trouble = handshake.trouble(self._cluster, error.str())
+        if not trouble:  # a broker that goes down breaks handshakes, too
             self._refused = None
-        return found
+        return trouble
 
     def _error(self, reason: str) -> PermanentError:
         return PermanentError(f"kafka {self._cluster.bootstrap}: {reason}")

@@ -18,7 +18,7 @@ LATELY_SECONDS = 600.0  # a flow that leaves again within that time waits longer
 
 
 @dataclass(frozen=True)
-class Departure:
+class Eviction:
     """Why a flow left its lane."""
 
     at: float
@@ -41,55 +41,55 @@ class Departure:
         return not self.back and self.manifest == flow.version
 
 
-class Departures:
-    """Those of all flows of an instance. Each method raises what Dagster's storage raises."""
+class Evictions:
+    """Evictions of all flows of an instance. Each method raises what Dagster's storage raises."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._storage = instance.daemon_cursor_storage
 
-    def of(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
-        """By its id the departure of each flow that is out.
+    def of(self, flows: Iterable[Flow]) -> Mapping[str, Eviction]:
+        """Evictions of the flows that are out, by the flow's id.
 
         Called by the sensor `ingest` with each tick, and by the run of a lane every two seconds:
         one question for all flows.
         """
-        known = {flow.id: flow for flow in flows}
-        found = self.by_flow(known.values())
-        return {name: one for name, one in found.items() if one.out(known[name])}
+        by_id = {flow.id: flow for flow in flows}
+        evictions = self.by_flow(by_id.values())
+        return {name: one for name, one in evictions.items() if one.out(by_id[name])}
 
-    def by_flow(self, flows: Iterable[Flow]) -> Mapping[str, Departure]:
-        """Maps the id to the last departure of each flow that has ever left a lane.
+    def by_flow(self, flows: Iterable[Flow]) -> Mapping[str, Eviction]:
+        """Maps the id to the last eviction of each flow that has ever left a lane.
 
         Called by the sensor `ingest` with each tick; one question.
         """
         keys = {_key(flow.id): flow.id for flow in flows}
-        found = self._storage.get_cursor_values(set(keys)) if keys else {}
-        return {keys[key]: Departure(**json.loads(text)) for key, text in found.items()}
+        texts = self._storage.get_cursor_values(set(keys)) if keys else {}
+        return {keys[key]: Eviction(**json.loads(text)) for key, text in texts.items()}
 
     def leave(self, flow: Flow, error: str, *, passing: bool = False) -> None:
         """Notes that the flow has left its lane; called in the lane's run when that happens."""
         now, before = time.time(), self.by_flow([flow]).get(flow.id)
         lately = before is not None and now - before.at < LATELY_SECONDS
         times = before.times + 1 if before and lately else 1
-        left = Departure(now, error[:500], flow.version, times, passing=passing)
+        left = Eviction(now, error[:500], flow.version, times, passing=passing)
         self._write({flow.id: left})
 
     def come_back(self, flow: Flow) -> None:
         """Its lane may drive the flow again; called in a run of its own that has succeeded."""
-        known = self.by_flow([flow]).get(flow.id)
-        if known is not None and not known.back:
-            self._write({flow.id: replace(known, back=True, back_at=time.time())})
+        eviction = self.by_flow([flow]).get(flow.id)
+        if eviction is not None and not eviction.back:
+            self._write({flow.id: replace(eviction, back=True, back_at=time.time())})
 
     def let_back(self, flows: Iterable[Flow]) -> None:
         """Their lanes may drive these flows again, though no run of their own has succeeded.
 
         Called by the sensor `ingest`, for those whose servers work again.
         """
-        known = self.by_flow(flows)
-        self._write({name: replace(one, back=True) for name, one in known.items()})
+        evictions = self.by_flow(flows)
+        self._write({name: replace(one, back=True) for name, one in evictions.items()})
 
-    def _write(self, departures: Mapping[str, Departure]) -> None:
-        texts = {_key(name): json.dumps(asdict(one)) for name, one in departures.items()}
+    def _write(self, evictions: Mapping[str, Eviction]) -> None:
+        texts = {_key(name): json.dumps(asdict(one)) for name, one in evictions.items()}
         if texts:
             self._storage.set_cursor_values(texts)
 
