@@ -134,8 +134,8 @@ def _make(link: Link, schema: str) -> None:
 def missing(link: Link, schema: str) -> list[str]:
     """Which of our tables are not there."""
     places = json.dumps(list(statements(schema).values()))
-    found = link.execute(_MISSING, places)
-    return [name for name, (absent,) in zip(_TABLES, found, strict=True) if absent]
+    absences = link.execute(_MISSING, places)
+    return [name for name, (absent,) in zip(_TABLES, absences, strict=True) if absent]
 
 
 def _columns(link: Link, schema: str) -> tuple[bool, bool]:
@@ -195,8 +195,8 @@ def end_older(link: Link, target: Target) -> None:
 
 def position(row: Row) -> Position | None:
     """The position of a row that begins with next_offset and part."""
-    found: Position | None = row[0] if row[0] is not None else row[1]
-    return found
+    at: Position | None = row[0] if row[0] is not None else row[1]
+    return at
 
 
 def columns(value: Position | None) -> tuple[int | None, str | None]:
@@ -251,18 +251,18 @@ class PostgresqlStored:
 def read(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, PostgresqlStored]:
     """Returns what is stored, by the branch's id; without those of which nothing is."""
     names = statements(schema)
-    asked = json.dumps([[target.flow, target.branch] for target in targets])
+    pairs = json.dumps([[target.flow, target.branch] for target in targets])
     ids = {(target.flow, target.branch): target.id for target in targets}
-    heads = link.execute(_HEADS.format(**names), asked)
+    heads = link.execute(_HEADS.format(**names), pairs)
     partitions = defaultdict[str, dict[str, PostgresqlPartition]](dict)
     for flow, branch, name, *row in (
-        link.execute(_PARTITIONS.format(**names), asked) if heads else ()
+        link.execute(_PARTITIONS.format(**names), pairs) if heads else ()
     ):
         partitions[ids[flow, branch]][name] = PostgresqlPartition.of(tuple(row))
-    found = {ids[flow, branch]: _head(tuple(row)) for flow, branch, *row in heads}
+    stored = {ids[flow, branch]: _head(tuple(row)) for flow, branch, *row in heads}
     return {
         id_: PostgresqlStored(head, intent, partitions[id_])
-        for id_, (head, intent) in found.items()
+        for id_, (head, intent) in stored.items()
     }
 
 
