@@ -96,8 +96,8 @@ class Mysql(SinkDriver, _Server):
         r"(opening|taking over|writing to|reading) .*no connection to 127\.0\.0\.1:\d+: .*refused"
     )
     altered = (
-        r"writing to mysql/\S+/target: Unknown column 'name' in .*\(error 1054\); was the table "
-        r"altered\? the next run reads its columns again"
+        r"writing to mysql/\S+/target: Unknown column '(t\.)?name' in .*\(error 1054\); "
+        r"was the table altered\? the next run reads its columns again"
     )
     dropped = (
         r"table d_\w+\.target (does not exist at mysql/\S+; create it"
