@@ -19,7 +19,7 @@ Who calls what when, in the order of a run:
 | `Connector.address`, `spellings` | whoever loads manifests, no network | once for each load |
 | `Source.open`, `Sink.open` | the driver | once for each attempt of a run, and each branch |
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
-| `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
+| `SinkSession.restart`, `TargetTable.schema`, `create` | the driver, when a branch opens | once |
 | `ChecksTarget.check_target` | the driver, when a branch opens that will hold log | once |
 | `TakesOver.inheritance` | the driver, without a checkpoint | once |
 | `TakesOverPositions.take_over` | the driver, with what that gave | once |
@@ -138,9 +138,7 @@ from dataflow_assets.contracts.sink_capabilities import (
     WritesFiles,
     shape_of,
 )
-from dataflow_assets.contracts.sink_session import (
-    SinkSession,
-)
+from dataflow_assets.contracts.sink_session import SinkSession, TargetTable
 from dataflow_assets.contracts.slices import (
     PART,
     PARTS,
@@ -251,6 +249,7 @@ __all__ = [
     "StoredSchema",
     "TakesOver",
     "Target",
+    "TargetTable",
     "Texts",
     "Ticket",
     "Totals",

@@ -1,7 +1,8 @@
 """Capabilities: the contract's other half, which a sink has in part.
 
-A session, or a declared sink, inherits from those that it has. The file that calls one asks for it
-by `isinstance`; its name is above the class.
+A target table, a session or a declared sink inherits from those that it has: the first three are
+of tables, the next three of sessions. The file that calls one asks for it by `isinstance`; its name
+is above the class.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # a manifest is loaded without Spark
     from pyspark.sql import SparkSession
 
 
-# Of sessions. runs/open_branches.py
+# runs/open_branches.py
 class ChecksTarget(ABC):
     """Tells before a row is there whether rows can be written."""
 
@@ -39,6 +40,51 @@ class ChecksTarget(ABC):
         Raises:
             PermanentError where the target is missing and may not be created, or the role may not
             write to it.
+        """
+
+
+# runs/new_columns.py
+class AddsColumns(ABC):
+    """Can add columns to a table that exists; its declared sink says so by `adds_columns`."""
+
+    fills_columns: ClassVar[bool] = False
+    """Whether it gives the rows that are there the value that FILLED says."""
+
+    def statement(self, columns: pa.Schema) -> str:  # noqa: ARG002 - what overrides need
+        """Returns the statement by which a person would add columns; empty where there is none.
+
+        Called by the driver where rows have columns that the target lacks.
+
+        Args:
+            columns: with the types of the source, as for `create`.
+        """
+        return ""
+
+    @abstractmethod
+    def add_columns(self, columns: pa.Schema) -> None:
+        """Adds columns to the table, which may be null; those that the table has by now stay.
+
+        Called by the driver between two micro-batches; it may be repeated. `schema` has the columns
+        afterwards.
+
+        Args:
+            columns: with the types of the source, as for `create`.
+
+        Raises:
+            PermanentError where the role may not alter the table; TransientError when the target
+            cannot be reached, or others keep the table locked.
+        """
+
+
+# runs/report.py
+class CountsRows(ABC):
+    """Knows how many rows its table has."""
+
+    @abstractmethod
+    def row_count(self) -> int | None:
+        """The table's rows in all; None where that would not be exact, or would cost something.
+
+        Called by the driver with each report.
         """
 
 
@@ -100,52 +146,7 @@ class StagesWithSpark(ABC):
         """
 
 
-# runs/new_columns.py
-class AddsColumns(ABC):
-    """Can add columns to a table that exists; its declared sink says so by `adds_columns`."""
-
-    fills_columns: ClassVar[bool] = False
-    """Whether it gives the rows that are there the value that FILLED says."""
-
-    def statement(self, columns: pa.Schema) -> str:  # noqa: ARG002 - what overrides need
-        """Returns the statement by which a person would add columns; empty where there is none.
-
-        Called by the driver where rows have columns that the target lacks.
-
-        Args:
-            columns: with the types of the source, as for `create`.
-        """
-        return ""
-
-    @abstractmethod
-    def add_columns(self, columns: pa.Schema) -> None:
-        """Adds columns to the table, which may be null; those that the table has by now stay.
-
-        Called by the driver between two micro-batches; it may be repeated. `schema` has the columns
-        afterwards.
-
-        Args:
-            columns: with the types of the source, as for `create`.
-
-        Raises:
-            PermanentError where the role may not alter the table; TransientError when the target
-            cannot be reached, or others keep the table locked.
-        """
-
-
-# runs/report.py
-class CountsRows(ABC):
-    """Knows how many rows its table has."""
-
-    @abstractmethod
-    def row_count(self) -> int | None:
-        """The table's rows in all; None where that would not be exact, or would cost something.
-
-        Called by the driver with each report.
-        """
-
-
-# Of declared sinks. Asked by `shape_of`, for micro_batch/branches.py and others
+# contracts/sink_capabilities.py
 class ShapesRecords(ABC):
     """Stores something else of a record than its body (raw mode)."""
 

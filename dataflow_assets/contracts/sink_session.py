@@ -13,23 +13,12 @@ from dataflow_assets.contracts.source import SourceSession
 from dataflow_assets.contracts.tasks import Receipt, Ticket
 
 
-class SinkSession(ABC):
-    """The driver's connection to one branch's target, holding one epoch.
+class TargetTable(ABC):
+    """The table of one branch, or its topic or folder: what it is, and how it is made.
 
-    Opening it takes a new epoch: sessions and tasks of older epochs can commit nothing any more
-    and stop with TakenOver ("flow X was taken over by run R on host H").
+    Made by `Sink.open`, on the driver. What only some tables can do is a capability beside this
+    class (`AddsColumns`, `ChecksTarget`, `CountsRows`).
     """
-
-    @property
-    @abstractmethod
-    def checkpoint(self) -> Checkpoint:
-        """The stored checkpoint as of the last `begin`, `restart` or `finish` of this session.
-
-        Read by the driver in each turn of the loop: it costs nothing.
-
-        Returns:
-            A checkpoint without positions for a branch that never began.
-        """
 
     @property
     @abstractmethod
@@ -84,6 +73,33 @@ class SinkSession(ABC):
         """Returns whether anything is in the target; True where that cannot be found out.
 
         Called by the driver when the target's identity is not the one of the checkpoint.
+        """
+
+
+class SinkSession(ABC):
+    """The driver's connection to one branch's target, holding one epoch.
+
+    Opening it takes a new epoch: sessions and tasks of older epochs can commit nothing any more
+    and stop with TakenOver ("flow X was taken over by run R on host H").
+    """
+
+    @property
+    @abstractmethod
+    def checkpoint(self) -> Checkpoint:
+        """The stored checkpoint as of the last `begin`, `restart` or `finish` of this session.
+
+        Read by the driver in each turn of the loop: it costs nothing.
+
+        Returns:
+            A checkpoint without positions for a branch that never began.
+        """
+
+    @property
+    @abstractmethod
+    def table(self) -> TargetTable:
+        """The target itself.
+
+        Called by the driver when a branch opens, and once for each micro-batch: it costs nothing.
         """
 
     @abstractmethod
@@ -141,25 +157,15 @@ class SinkSession(ABC):
 
         Args:
             span: as `begin` returned it.
-            cut: the borders of the parts that replace each part.
+            cut: the borders of the parts that replace each part. Where nothing replaces any of
+                them, and none is committed, the span is forgotten, and planned again.
 
         Returns:
-            The span to read now.
+            The span to read now; one without slices where it is forgotten.
 
         Raises:
-            TakenOver when a newer session has the epoch.
-        """
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """Forgets the parts of an unfinished span, which cannot be read any more.
-
-        Called by the driver instead of `divide`, where no part of the span is committed: what the
-        span would have read is planned again.
-
-        Raises:
-            PermanentError: rows of a part may be in the target all the same.
-            TakenOver: a newer session has the epoch.
+            TakenOver when a newer session has the epoch; PermanentError where a span cannot be
+            forgotten, as its rows may be in the target all the same.
         """
 
     @abstractmethod

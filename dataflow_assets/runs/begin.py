@@ -50,23 +50,17 @@ def _in_smaller_parts(opened: OpenBranch, span: Span, source: SourceSession, lim
     left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
     started = len(left) < len(span.slices)
     try:
-        cut = _cut(left, source, limit, upserts=opened.branch.sink.traits.upserts)
+        cut, why = _cut(left, source, limit, upserts=opened.branch.sink.traits.upserts), ""
     except Outdated as error:
         if started:
             with blame(opened.branch.id):
                 raise
-        return _abandon(opened, str(error))
+        cut, why = Cut(dict.fromkeys(left, ())), str(error)
     if left and not started and not any(cut(part) for part in left):
-        return _abandon(opened, f"what {left[0].partition} and the others read is gone")
+        why = why or f"what {left[0].partition} and the others read is gone"
+        log.warning("%s; nothing of it is stored, and it is planned again", why)
     with blame(opened.branch.id):
         return opened.session.divide(span, cut)
-
-
-def _abandon(opened: OpenBranch, why: str) -> Span:
-    log.warning("%s; nothing of it is stored, and it is planned again", why)
-    with blame(opened.branch.id):
-        opened.session.abandon()
-    return Span(())
 
 
 def _cut(left: Sequence[PartSlice], source: SourceSession, limit: Limit, *, upserts: bool) -> Cut:

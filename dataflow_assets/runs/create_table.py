@@ -47,7 +47,7 @@ class Creating:
         False when there is no table and nothing in the span reaches it: then its start moves over
         the span, so that it need not be read again.
         """
-        if opened.session.schema() is not None:
+        if opened.session.table.schema() is not None:
             return True
         messages = self._flow.source.delivers == "messages"
         first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
@@ -56,7 +56,7 @@ class Creating:
             if not sample.records and first.upto != span.upto:
                 sample = self._sample(opened, span, spark)
             if sample.records or not self._flow.by_record:
-                opened.session.create(narrow(sample.schema))
+                opened.session.table.create(narrow(sample.schema))
                 return True
             log.warning(
                 "flow %s: all records so far were filtered, so %s is not created yet; "
@@ -82,9 +82,9 @@ def make_ahead(opened: OpenBranch) -> None:
 
     Called by the loop on the driver for each branch that has opened, once its start is stored.
     """
-    if not opened.branch.sink.traits.needs_sample and opened.session.schema() is None:
+    if not opened.branch.sink.traits.needs_sample and opened.session.table.schema() is None:
         with blame(opened.branch.id):
-            opened.session.create(pa.schema([]))
+            opened.session.table.create(pa.schema([]))
 
 
 def narrow(schema: pa.Schema) -> pa.Schema:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import AddsColumns, Kind, Note, SinkSession, kind_of
+from dataflow_assets.contracts import AddsColumns, Kind, Note, TargetTable, kind_of
 from dataflow_assets.errors import NewColumns, PermanentError, blame
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -37,15 +37,15 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
     if opened is None or not error.columns:
         raise error
     columns = narrow(pa.ipc.read_schema(pa.py_buffer(error.columns)))
-    session = opened.session
+    table = opened.session.table
     with blame(opened.branch.id):
-        if flow.source.traits.new_columns != "add" or not isinstance(session, AddsColumns):
-            advice = f". To add them, run{run}" if (run := _statement(session, columns)) else ""
+        if flow.source.traits.new_columns != "add" or not isinstance(table, AddsColumns):
+            advice = f". To add them, run{run}" if (run := _statement(table, columns)) else ""
             raise PermanentError(f"{error}{advice}")
         _check_renamed(opened, columns, error.gone)
-        _check_filled(opened, session, columns)
+        _check_filled(opened, table, columns)
         failpoints.reach("drain.new-columns")
-        session.add_columns(columns)
+        table.add_columns(columns)
         _check_added(opened, columns)
     failpoints.reach("drain.columns-added")
     log.warning(
@@ -58,7 +58,7 @@ def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
 
 
 def _check_added(opened: OpenBranch, columns: pa.Schema) -> None:
-    schema = opened.session.schema()
+    schema = opened.session.table.schema()
     lacked = set(columns.names) - set(schema.names if schema else ())
     if lacked:
         raise PermanentError(
@@ -75,7 +75,7 @@ def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) 
     the target with a default may be the target's own, which no source has had; but one that the
     source has filled keeps that value under its new name, and so has the default of the old one.
     """
-    schema, sink = opened.session.schema(), opened.branch.sink
+    schema, sink = opened.session.table.schema(), opened.branch.sink
     soft = sink.soft_delete_column if isinstance(sink, SoftDeleteOptions) else None
     old = [schema.field(name) for name in gone if schema is not None and name != soft]
     for new in columns:
@@ -87,26 +87,26 @@ def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) 
                     f"the source delivers {new.name}, which {opened.branch.address} lacks, and "
                     f"no {field.name} any more, which it has: if the column was renamed, rename "
                     f"{field.name} to {new.name} in the target too. If {new.name} is another "
-                    f"column, add it by hand{_statement(opened.session, columns)}"
+                    f"column, add it by hand{_statement(opened.session.table, columns)}"
                 )
 
 
-def _check_filled(opened: OpenBranch, session: AddsColumns, columns: pa.Schema) -> None:
+def _check_filled(opened: OpenBranch, table: AddsColumns, columns: pa.Schema) -> None:
     """The source has filled the column in rows that are there, and delivers none of them for it."""
     filled = [field for field in columns if Note.FILLED.marks(field)]
-    if not filled or session.fills_columns or not opened.session.holds_rows():
+    if not filled or table.fills_columns or not opened.session.table.holds_rows():
         return
     values = ", ".join(f"{field.name} ({Note.FILLED.of(field)!r})" for field in filled)
     raise PermanentError(
         f"the source has added columns with a value for all rows that are there, which its log "
         f"does not have: {values}. {opened.branch.address} would have none in its rows: add the "
         f"columns by hand with that value, or load the table again behind "
-        f"that{_statement(opened.session, columns)}"
+        f"that{_statement(opened.session.table, columns)}"
     )
 
 
-def _statement(session: SinkSession, columns: pa.Schema) -> str:
-    statement = session.statement(columns) if isinstance(session, AddsColumns) else ""
+def _statement(table: TargetTable, columns: pa.Schema) -> str:
+    statement = table.statement(columns) if isinstance(table, AddsColumns) else ""
     return f": {statement}" if statement else ""
 
 

@@ -68,13 +68,13 @@ def open_branches(
 
 def _check(flow: Flow, branch: Branch, session: SinkSession) -> None:
     """Raises at once where the table does not fit, or where a slot would hold log for no reader."""
-    columns = session.schema()
+    columns = session.table.schema()
     shape_of(branch.sink, columns)
     if columns is not None and isinstance(flow.source, ChecksKeys):
         flow.source.check_keys(columns, branch.sink.address().name)
     begins_log = isinstance(flow.source, KeepsLog) and not session.checkpoint.positions
-    if begins_log and not flow.transformations and isinstance(session, ChecksTarget):
-        session.check_target()
+    if begins_log and not flow.transformations and isinstance(session.table, ChecksTarget):
+        session.table.check_target()
 
 
 def _end(

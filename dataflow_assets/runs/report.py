@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dataflow_assets.contracts import CountsRows, Lag, Positions, SinkSession, SourceSession
+from dataflow_assets.contracts import CountsRows, Lag, Positions, SourceSession, TargetTable
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.rejected_share import too_many
@@ -30,13 +30,13 @@ class Reporting:
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
         """Reports a commit just made, `seconds` after the one before."""
         report = self._report(opened, seconds)
-        return replace(report, table_rows=_row_count(opened.session))
+        return replace(report, table_rows=_row_count(opened.session.table))
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
         self._lags.pop(opened.branch.id, None)
         report = replace(self._report(opened, 0.0), last=True, reason=reason)
         session = opened.session
-        return replace(report, schema=session.schema(), table_rows=_row_count(session))
+        return replace(report, schema=session.table.schema(), table_rows=_row_count(session.table))
 
     def judge(self) -> None:
         """Raises PermanentError when the run has rejected more than the flow allows."""
@@ -68,8 +68,8 @@ class Reporting:
         return lag
 
 
-def _row_count(session: SinkSession) -> int | None:
-    return session.row_count() if isinstance(session, CountsRows) else None
+def _row_count(table: TargetTable) -> int | None:
+    return table.row_count() if isinstance(table, CountsRows) else None
 
 
 def _move(lag: Lag, positions: Positions) -> Lag:

@@ -55,7 +55,7 @@ def settle(
         _begin(flow, branch, source, session, start)
     elif session.checkpoint.source not in (None, source.identity):
         _read_recreated(flow, source, session)
-    elif session.checkpoint.target not in (None, session.identity):
+    elif session.checkpoint.target not in (None, session.table.identity):
         _meet_another(flow, branch, source, session, start)
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
         log.warning("flow %s: checkpointReset: starting over", flow.id)
@@ -195,7 +195,7 @@ def _begin(
     flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
 ) -> None:
     """The first run of the branch, or the first one since its checkpoint was lost."""
-    if start.table == "adopt" and session.holds_rows():
+    if start.table == "adopt" and session.table.holds_rows():
         raise PermanentError(
             f"flow {flow.id}: table: adopt goes on from the checkpoint, and {branch.address} holds "
             f"rows, but the flow has no checkpoint to go on from: it was reset, or was not "
@@ -223,10 +223,10 @@ def _meet_another(
 ) -> None:
     """The target was made again under its name. Whether its rows are those read is not known."""
     noun = "table" if branch.sink.takes == "columns" else "topic"
-    other = session.difference or (
+    other = session.table.difference or (
         f"is another {noun} now (its id has changed since the last commit)"
     )
-    if session.identity is None or not session.holds_rows():
+    if session.table.identity is None or not session.table.holds_rows():
         log.warning("flow %s: %s %s, and empty: starting over", flow.id, branch.address, other)
         session.restart(source.start(), source.identity)
     elif start.table == "adopt":

@@ -9,6 +9,7 @@ Who calls what, where (on the driver or in a task) and how often:
 | that session | `sql_table.PolledSqlTable`, in the SQL of a `SqlDialect` | driver | each question |
 | the pass | `polling.PolledSource.batches`, which calls `read` | task | each part |
 | `read` | `sql_table.PolledSqlSource.describe`, `fetch` | task | each part |
+| the run | `sink.session.TransactionalSession`, over a store | driver | each micro-batch |
 | the pass | `sink.slice_commit.SliceWriter.write`, then `close` | task | each chunk; each slice |
 | the writer | the shapes of `raw_rows` | task | each record |
 | the writer | `key_folding`: the last row of each key | task | each batch of upserts |

@@ -7,28 +7,45 @@ import re
 from abc import ABC
 from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
 import dataflow_assets
 from dataflow_assets.contracts import (
+    AddsColumns,
+    ChecksTarget,
+    CountsRows,
+    NotesEnd,
+    Sink,
+    SinkSession,
     Source,
     SourceSession,
+    StagesWithSpark,
+    TakesOver,
+    TargetTable,
     capabilities,
     declared,
     looking,
     reading,
+    sink_capabilities,
 )
 
-MODULES = (capabilities, declared, looking, reading)
+SOURCES = (capabilities, declared, looking, reading)
+TABLES: tuple[type, ...] = (ChecksTarget, AddsColumns, CountsRows)
+SESSIONS: tuple[type, ...] = (NotesEnd, TakesOver, StagesWithSpark)
 
 
-def _capabilities() -> Iterator[type]:
-    for module in MODULES:
+def _capabilities(*modules: ModuleType) -> Iterator[type]:
+    for module in modules:
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, ABC) and one.__module__ == module.__name__:
                 yield one
+
+
+def _of_declared_sinks() -> tuple[type, ...]:
+    return tuple({*_capabilities(sink_capabilities)} - {*TABLES, *SESSIONS})
 
 
 def _classes(root: type[Any]) -> Iterator[type[Any]]:
@@ -37,19 +54,34 @@ def _classes(root: type[Any]) -> Iterator[type[Any]]:
         yield from _classes(one)
 
 
-@pytest.mark.parametrize("root", [Source, SourceSession])
-def test_who_has_a_member_of_a_capability_has_the_capability(root: type[Any]) -> None:
+def _kinds(root: type[Any]) -> list[type[Any]]:
     for module in pkgutil.walk_packages(dataflow_assets.__path__, "dataflow_assets."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    return [one for one in _classes(root) if one.__module__.startswith("dataflow_assets.")]
+
+
+@pytest.mark.parametrize(
+    ("root", "asked", "least"),
+    [
+        (Source, tuple(_capabilities(*SOURCES)), 10),
+        (SourceSession, tuple(_capabilities(*SOURCES)), 10),
+        (Sink, _of_declared_sinks(), 10),
+        (SinkSession, SESSIONS, 8),
+        (TargetTable, TABLES, 6),
+    ],
+)
+def test_who_has_a_member_of_a_capability_has_the_capability(
+    root: type[Any], asked: tuple[type, ...], least: int
+) -> None:
     members = {
         name: capability
-        for capability in _capabilities()
+        for capability in asked
         for name in vars(capability)
-        if not name.startswith("_")
+        if not name.startswith("_") and not hasattr(root, name)
     }
-    kinds = [one for one in _classes(root) if one.__module__.startswith("dataflow_assets.")]
-    assert len(kinds) > 10
+    kinds = _kinds(root)
+    assert len(kinds) > least
     silent = [
         (kind.__name__, name)
         for kind in kinds
@@ -59,7 +91,7 @@ def test_who_has_a_member_of_a_capability_has_the_capability(root: type[Any]) ->
     assert silent == []
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [*SOURCES, sink_capabilities])
 def test_the_file_above_a_capability_asks_for_it(module: object) -> None:
     text = inspect.getsource(module)  # type: ignore[arg-type]
     asked = re.findall(r"^# (.+)\nclass (\w+)", text, re.MULTILINE)
@@ -71,3 +103,20 @@ def test_the_file_above_a_capability_asks_for_it(module: object) -> None:
                 file,
                 name,
             )
+
+
+@pytest.mark.parametrize("capability", [*TABLES, *SESSIONS, *_of_declared_sinks()])
+def test_each_capability_of_sinks_is_had_by_one(capability: type[Any]) -> None:
+    root = TargetTable if capability in TABLES else SinkSession if capability in SESSIONS else Sink
+    assert [kind for kind in _kinds(root) if issubclass(kind, capability)]
+
+
+def test_a_session_of_a_sink_is_small_and_asks_little_of_whoever_writes_one() -> None:
+    assert len(SinkSession.__abstractmethods__) <= 10
+    members = {
+        kind.__name__: [
+            one for one in vars(kind).values() if isinstance(one, FunctionType | property)
+        ]
+        for kind in _kinds(SinkSession)
+    }
+    assert {name: len(own) for name, own in members.items() if len(own) > 20} == {}

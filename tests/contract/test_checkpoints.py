@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.contracts import (
+    Cut,
     Limit,
     PartSlice,
     Receipt,
@@ -172,9 +173,11 @@ def test_a_span_that_was_abandoned_is_planned_again(parts: Driving) -> None:
     with parts.begun(Limit(6)) as (_, span):
         pass
     with parts.open() as session:
-        assert session.begin(parts.plan(session)).slices == span.slices
+        again = session.begin(parts.plan(session))
+        assert again.slices == span.slices
         late = session.ticket()
-        session.abandon()
+        cut = Cut({part: () for part in again.slices if isinstance(part, PartSlice)})
+        assert session.divide(again, cut).slices == ()
         assert dict(session.checkpoint.positions) == {"table": "0"}
     with parts.open() as session:
         following = session.begin(parts.plan(session))

@@ -51,7 +51,7 @@ class Settling:
         with closing(source), self.open() as session:
             settle(self.flow, self.branch, source, session, start or Start())
         with self.open() as session:
-            assert session.checkpoint.target == session.identity
+            assert session.checkpoint.target == session.table.identity
             return dict(session.checkpoint.positions)
 
     def stand(self) -> None:

@@ -53,12 +53,12 @@ def test_a_table_that_the_role_may_not_read_counts_as_filled(
     try:
         owned = postgresql_driver.Place(postgresql.dsn().replace("postgres@", f"{role}@"), schema)
         session = postgresql_driver.start(owned.sink())
-        assert session.holds_rows()
+        assert session.table.holds_rows()
         session.close()
         with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
             connection.execute(f"GRANT SELECT ON {schema}.orders TO {role}".encode())
         session = postgresql_driver.start(owned.sink())
-        assert not session.holds_rows()
+        assert not session.table.holds_rows()
         session.close()
     finally:
         with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
@@ -86,7 +86,7 @@ def test_an_insert_in_doubt_cannot_be_adopted(
     session = clicks.sink().open(TARGET, Run())
     with pytest.raises(PermanentError, match="nobody knows whether it holds the records 1 to 1 of"):
         session.adopt()
-    assert session.checkpoint.target != session.identity
+    assert session.checkpoint.target != session.table.identity
 
 
 def test_parts_that_were_not_begun_are_adopted(clicks: clickhouse_driver.Place) -> None:
@@ -99,7 +99,7 @@ def test_parts_that_were_not_begun_are_adopted(clicks: clickhouse_driver.Place) 
     rebuild(clicks)
     session = clicks.sink().open(TARGET, Run())
     session.adopt()
-    assert session.checkpoint.target == session.identity
+    assert session.checkpoint.target == session.table.identity
     span = session.begin(Span(parts))
     assert [piece.empty for piece in span.slices] == [True, False]
     ticket = session.ticket()
@@ -126,4 +126,4 @@ def test_a_topic_that_was_made_again_is_not_emptied_for_the_one_before(
     assert producer.flush(30) == 0
     session = target.open()
     assert target.values() == [b"theirs"]
-    assert session.checkpoint.target != session.identity
+    assert session.checkpoint.target != session.table.identity

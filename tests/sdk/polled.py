@@ -98,10 +98,10 @@ class Polled:
 
     def _begun(self, session: SinkSession, span: Span, source: SourceSession) -> Span:
         assert isinstance(source, ReplansParts)
-        if session.schema() is None:
+        if session.table.schema() is None:
             found = Sampler(self.source, span, None, self.sink, (None,)).glance()
             assert found is not None
-            session.create(found.schema)
+            session.table.create(found.schema)
         begun = session.begin(span)
         if begun.slices == span.slices:
             return begun

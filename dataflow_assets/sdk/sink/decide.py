@@ -184,7 +184,7 @@ def check_begun(flow: str, span: Span, positions: Positions) -> None:
         raise checkpoint_moved(flow, PartSlice(partition, str(after), ""), known.get(partition))
 
 
-def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> None:
+def check_recorded(flow: str, piece: Slice, intent: Iterable[PartSlice]) -> None:
     """Raises TakenOver where a part is none of the span that is recorded now.
 
     Called by writers in their task, before a part is committed: parts of the next span have the
@@ -196,7 +196,7 @@ def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> 
         intent: the parts that the stored checkpoint names.
     """
     known = {(part.partition, part.upto, part.part) for part in intent}
-    if (piece.partition, piece.upto, piece.part) not in known:
+    if isinstance(piece, PartSlice) and (piece.partition, piece.upto, piece.part) not in known:
         raise TakenOver(
             f"flow {flow}: part {piece.partition} up to {piece.upto} is not in the span that is "
             "recorded: this task came too late and stops"
@@ -214,17 +214,6 @@ def taken_over(flow: str, run: str) -> TakenOver:
         f"flow {flow} was taken over by {run}; this run stops, nothing of it is lost: what it has "
         "committed is in the checkpoint"
     )
-
-
-def taken_over_by(flow: str, run: str, host: str) -> TakenOver:
-    """The same, where a checkpoint keeps the run's id apart from its place.
-
-    Args:
-        flow: namespace/name.
-        run: the id of who has it.
-        host: as `Run.place` has it.
-    """
-    return taken_over(flow, f"run {run} on host {host}")
 
 
 def checkpoint_removed(flow: str, place: object) -> CheckpointRemoved:

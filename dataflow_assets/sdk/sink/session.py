@@ -1,20 +1,11 @@
-"""A sink's session whose whole state is read and stored at once: one row, one property, one file.
+"""A sink's session on the driver: the life of one epoch of one branch, whatever stores its state.
 
-The sink says how the state is stored, in four verbs; what is stored, `sdk.sink.decide` decides.
-
-| verb | stores the state | and in the same commit |
-|---|---|---|
-| `read` | no | |
-| `record` | yes | |
-| `fence` | yes | fails whatever was begun before it; takes every row out, where asked to |
-| `publish` | yes | puts the rows in that the tasks have staged |
-
-What remains is the table itself: `identity`, `schema`, `create`, `holds_rows`.
+A sink says how the state is stored, in a `CheckpointStore`; what is stored, `decide` and `state`
+say. Every change asserts, inside the commit of the store, that this session has its epoch still.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,140 +26,104 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    TargetTable,
     Ticket,
     Totals,
+    refuse_shared,
 )
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.sink.checkpoint_store import (
+    CheckpointStore,
+    SpanCheckpointStore,
+    StateChange,
+)
 from dataflow_assets.sdk.sink.decide import advance, check_begun, check_planned
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
-StateChange = Callable[[BranchState | None], BranchState]
-"""From the state that is stored to the one to store; None for nothing. Raises to give up."""
-
 
 class TransactionalSession(SinkSession):
-    """One epoch of one branch; every change of the state asserts that this session has it still.
+    """One epoch of one branch.
 
-    Made by `Sink.open` on the driver, once for each attempt and branch. A subclass connects before
-    it calls this constructor, which takes the epoch.
+    Made by `Sink.open` on the driver, once for each attempt and branch; making it takes the epoch.
     """
 
-    def __init__(self, sink: Sink, target: Target, run: Run) -> None:
+    def __init__(
+        self, sink: Sink, target: Target, run: Run, table: TargetTable, store: CheckpointStore
+    ) -> None:
         self._sink, self._target, self._run = sink, target, run
-        taken = self.fence(lambda found: (found or BranchState()).take(run))
-        self._state = check_owner(target.flow, taken, taken.checkpoint.epoch, run, sink.address())
-
-    @abstractmethod
-    def read(self) -> BranchState | None:
-        """The state as it is stored now.
-
-        Called on the driver before each micro-batch, and after it where tasks move the state.
-
-        Returns:
-            None for a branch that has none.
-
-        Raises:
-            TransientError: the target cannot be reached.
-        """
-
-    @abstractmethod
-    def record(self, step: StateChange) -> BranchState:
-        """Stores what `step` makes of the stored state, by compare-and-set.
-
-        Called on the driver in a micro-batch, where something must survive a crash.
-
-        Args:
-            step: pure; it may be called again, where somebody else has stored in between.
-
-        Returns:
-            What is stored now.
-
-        Raises:
-            TakenOver, CheckpointRemoved: of the step; then nothing is stored.
-            TransientError: the answer is lost.
-        """
-
-    @abstractmethod
-    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
-        """The same; and nothing that was begun before it can be committed any more.
-
-        Called on the driver when the session opens, restarts or is forgotten.
-
-        Args:
-            step: as for `record`.
-            empty: takes every row out of the table, unless other flows write into it.
-
-        Returns:
-            What is stored now.
-
-        Raises:
-            PermanentError: rows of other flows would go as well (`refuse_shared`); and as `record`.
-        """
-
-    @abstractmethod
-    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
-        """The same as `record`, with the rows that tasks have staged, in one commit.
-
-        Called on the driver once for each micro-batch, after the whole pass, of sinks that commit
-        spans; others have committed in their tasks.
-
-        Args:
-            step: as for `record`.
-            receipts: of this branch, of the slices that are not committed yet.
-
-        Returns:
-            What is stored now.
-
-        Raises:
-            As `record`.
-        """
+        self._table, self._store = table, store
+        try:
+            taken = store.fence(lambda found: (found or BranchState()).take(run))
+            self._state = check_owner(
+                target.flow, taken, taken.checkpoint.epoch, run, sink.address()
+            )
+        except BaseException:
+            self.close()
+            raise
 
     @property
     @override
     def checkpoint(self) -> Checkpoint:
         return self._state.for_readers
 
+    @property
+    @override
+    def table(self) -> TargetTable:
+        return self._table
+
     @override
     def adopt(self) -> None:
-        identity = self.identity
-        self._state = self._check_owner(
-            self.record(self._owning(lambda found: found.adopt(identity)))
-        )
+        identity = self.table.identity
+        self._change(lambda found: found.adopt(identity))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        where = (positions, source, self._target, self.identity)
+        where = (positions, source, self._target, self.table.identity)
+        if empty:
+            refuse_shared(self._target, self._sink.address(), self._store.sharing())
         self._state = self._check_owner(
-            self.fence(self._owning(lambda found: found.restart(*where)), empty=empty)
+            self._store.fence(self._owning(lambda found: found.restart(*where)), empty=empty)
         )
 
     @override
     def begin(self, span: Span) -> Span:
-        self._state = self._check_owner(self.read())
-        if (unfinished := self._state.unfinished_span) is not None:
-            return unfinished
+        if isinstance(
+            self._store, SpanCheckpointStore
+        ):  # else tasks move the state, and assert the epoch
+            self._state = self._check_owner(self._store.load())
+        begun = self._state.unfinished_span or self._record(span)
+        failpoints.reach(f"{self._store.system}.begin")
+        return begun
+
+    def _record(self, span: Span) -> Span:
         known = self._state.positions
         check_begun(self._target.flow, span, known)
         self._check_planned([s for s in span.slices if s.partition in known], known)
-        begun = partial(BranchState.begin, span=span, target=self._target, identity=self.identity)
+        begun = partial(
+            BranchState.begin, span=span, target=self._target, identity=self.table.identity
+        )
         if begun(self._state) != self._state:
-            self._state = self._check_owner(self.record(self._owning(begun)))
+            self._change(begun)
         return span
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        if self._state.divide(cut).intent in ((), span.slices):
+        if not self._state.intent or self._state.divide(cut).intent == span.slices:
             return span
-        self._state = self._check_owner(self.record(self._owning(lambda found: found.divide(cut))))
+        forgets = not self._state.divide(cut).intent
+
+        def step(found: BranchState) -> BranchState:
+            divided = found.divide(cut)
+            if forgets and divided.intent:
+                raise TransientError(f"flow {self._target.flow}: a part was committed meanwhile")
+            return divided
+
+        self._change(step)
         return replace(span, slices=self._state.intent)
 
     @override
-    def abandon(self) -> None:
-        self._state = self._check_owner(self.record(self._owning(BranchState.abandon)))
-
-    @override
     def ticket(self) -> Ticket:
-        schema = self.schema()
+        schema = self.table.schema()
         if schema is None:
             raise PermanentError(f"there is no table {self._sink.address()} yet")
         target = replace(self._target, reading=self.checkpoint.reading)
@@ -177,34 +132,27 @@ class TransactionalSession(SinkSession):
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
-        in_tasks = self._sink.commits == "slice"
-        if in_tasks:
-            self._state = self._check_owner(self.read())
+        system = self._store.system
+        failpoints.reach(f"{system}.finish")
+        own = [one for one in receipts if one.branch == self._target.branch]
+        if not isinstance(self._store, SpanCheckpointStore):
+            self._state = self._check_owner(self._store.load(own))
         left = self._state.remaining_slices(span)
         if left or self._state.intent:
             self._check_planned(left, self._state.positions)
-            own = complete(left, receipts, self._target.branch)
-            counted = Totals() if in_tasks else sum((r.totals for r in own), Totals())
-            step = self._owning(self._finish(left, counted, source))
-            self._state = self._check_owner(
-                self.record(step) if in_tasks else self.publish(step, own)
-            )
+            self._finish(left, complete(left, own, self._target.branch), source)
+        failpoints.reach(f"{system}.finished")
         return self.checkpoint
 
-    @override
-    def forget(self) -> None:
-        self._state = self._check_owner(self.fence(self._owning(BranchState.forget)))
-
-    @override
-    def close(self) -> None:
-        """Nothing is held open."""
-
     def _finish(
-        self, left: Sequence[Slice], counted: Totals, source: SourceSession
-    ) -> Callable[[BranchState], BranchState]:
+        self, left: Sequence[Slice], receipts: Sequence[Receipt], source: SourceSession
+    ) -> None:
         """From any other positions than the span was planned on, nothing is stored."""
-        planned = self._state.positions
-        positions = source.fold(advance(planned, left))
+        planned, store = self._state.positions, self._store
+        moved = advance(planned, left)
+        positions = source.fold(moved) if self._state.intent else moved
+        publishes = isinstance(store, SpanCheckpointStore)
+        counted = sum((r.totals for r in receipts), Totals()) if publishes else Totals()
 
         def step(found: BranchState) -> BranchState:
             self._check_planned(left, found.positions)
@@ -214,7 +162,21 @@ class TransactionalSession(SinkSession):
                 )
             return found.finish(positions, counted)
 
-        return step
+        if isinstance(store, SpanCheckpointStore):
+            self._state = self._check_owner(store.publish(self._owning(step), receipts))
+        else:
+            self._change(step)
+
+    @override
+    def forget(self) -> None:
+        self._state = self._check_owner(self._store.fence(self._owning(BranchState.forget)))
+
+    @override
+    def close(self) -> None:
+        self._store.close()
+
+    def _change(self, change: Callable[[BranchState], BranchState]) -> None:
+        self._state = self._check_owner(self._store.change(self._owning(change)))
 
     def _owning(self, change: Callable[[BranchState], BranchState]) -> StateChange:
         return lambda found: change(self._check_owner(found))

@@ -119,10 +119,6 @@ class BranchState:
         """
         return replace(self, intent=divide(resume(self.intent, self.positions), cut))
 
-    def abandon(self) -> BranchState:
-        """Without the parts of a bounded read, none of which is committed."""
-        return replace(self, intent=())
-
     def adopt(self, identity: str | None) -> BranchState:
         """The state as that of another table, whose rows it describes.
 

@@ -29,7 +29,7 @@ def columns(place: Place) -> dict[str, str]:
 
 
 def made(place: Place, sample: pa.Schema, **options: Any) -> dict[str, str]:
-    start(place.sink(**options)).create(sample)
+    start(place.sink(**options)).table.create(sample)
     return columns(place)
 
 
@@ -61,7 +61,7 @@ def test_types_of_messages(place: Place) -> None:
         "mixed": "Nullable(String)",
         "created_at": "DateTime64(3, 'UTC')",
     }
-    schema = start(place.sink()).schema()
+    schema = start(place.sink()).table.schema()
     assert schema is not None
     kinds = {one.name: (one.metadata or {}).get(Note.KIND) for one in schema}
     assert [name for name, kind in kinds.items() if kind == b"json"] == ["list", "mixed", "object"]
@@ -147,7 +147,7 @@ def test_the_manifest_s_types_order_and_partitions(place: Place) -> None:
 
 def test_defaults_of_columns_that_records_lack(place: Place) -> None:
     place.make("id Int64, a Int32 default 7, b Nullable(Int32) default 8, c Int32 alias a + 1")
-    schema = start(place.sink()).schema()
+    schema = start(place.sink()).table.schema()
     assert schema is not None
     assert schema.names == ["id", "a", "b"]
     store(place.sink(), [{"id": 1}, {"id": 2, "a": 1, "b": 1}])
@@ -167,4 +167,4 @@ def test_tables_that_cannot_be_made(
     place: Place, options: dict[str, Any], sample: list[Any], reason: str
 ) -> None:
     with pytest.raises(PermanentError, match=reason):
-        start(place.sink(**options)).create(pa.schema(sample))
+        start(place.sink(**options)).table.create(pa.schema(sample))

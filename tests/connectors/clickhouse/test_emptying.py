@@ -154,7 +154,7 @@ def test_a_table_that_was_made_again_is_not_emptied_for_the_one_before(place: Pl
     place.run("insert into orders values (99, 'theirs')")
     session = place.sink().open(TARGET, Run())
     assert place.rows() == [(99, "theirs")]
-    assert session.checkpoint.target != session.identity
+    assert session.checkpoint.target != session.table.identity
 
 
 def test_rows_that_the_server_would_not_drop_stay_where_they_are(

@@ -71,7 +71,7 @@ def test_any_name_is_made_upserted_deleted_and_read(
     place = config(clickhouse, named, f"t.{NASTY}")
     sink = ClickhouseSink.model_validate({**place, **upsert, **made})
     session = start(sink)
-    session.create(pa.schema([]))
+    session.table.create(pa.schema([]))
 
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [

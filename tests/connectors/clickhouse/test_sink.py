@@ -78,8 +78,8 @@ def test_rows_and_checkpoint(place: Place) -> None:
     stored = place.sink().peek(TARGET)
     assert stored is not None
     assert (stored.positions, stored.totals) == ({"0": 3}, session.checkpoint.totals)
-    assert isinstance(session, CountsRows)
-    assert session.row_count() == 3
+    assert isinstance(session.table, CountsRows)
+    assert session.table.row_count() == 3
 
 
 @pytest.mark.crash
@@ -461,7 +461,7 @@ def test_a_table_that_was_dropped_or_made_anew(place: Place) -> None:
     place.make()
     with pytest.raises(TransientError, match="was replaced by another one"):
         write(place.sink(), ticket, span.slices[0], chunk(ticket, FIRST, 0))
-    assert place.sink().open(TARGET, Run()).identity != session.identity
+    assert place.sink().open(TARGET, Run()).table.identity != session.table.identity
 
 
 @pytest.mark.crash

@@ -24,7 +24,7 @@ def place(clickhouse: devservers.ClickHouse, database: str) -> Place:
 def made(place: Place, sample: pa.Schema = SAMPLE, **options: Any) -> Place:
     place.options = {**UPSERT, **options}
     session = start(place.sink())
-    session.create(sample)
+    session.table.create(sample)
     session.close()
     return place
 
@@ -47,8 +47,8 @@ def test_the_last_row_of_a_key_stands(place: Place) -> None:
     )
     store(place.sink(), [{"id": 2}, {"id": 3, "name": "d"}], session=session)
     assert final(place) == [(1, "c"), (2, None), (3, "d")]
-    assert isinstance(session, CountsRows)
-    assert session.row_count() is None
+    assert isinstance(session.table, CountsRows)
+    assert session.table.row_count() is None
 
 
 def test_the_highest_version_of_a_key_stands(place: Place) -> None:
@@ -56,7 +56,7 @@ def test_the_highest_version_of_a_key_stands(place: Place) -> None:
     made(place, replacingVersionColumn="updated_at", tableEngine="ReplacingMergeTree")
     assert engine(place) == "ReplacingMergeTree(updated_at) ORDER BY (id)"
     session = start(place.sink())
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     assert schema.field("updated_at").type == pa.timestamp("us", "UTC")
     assert schema.metadata[Note.KEY] == b'["id"]'
@@ -81,7 +81,7 @@ def test_deletions(place: Place, mode: str, made_as: str, left: list[Any]) -> No
     made(place, deleteMode=mode)
     assert engine(place) == made_as
     session = start(place.sink())
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     assert not {"_version", "_deleted"} & set(schema.names)
     rows = [{"id": number, "name": name} for number, name in ((1, "a"), (2, "b"), (3, "c"))]

@@ -107,7 +107,7 @@ def test_null_tuples_and_null_of_any_type(place: Place) -> None:
 
 def test_maps_of_typed_rows_arrive(place: Place) -> None:
     place.make("id UInt32, m Map(UInt8, Array(IPv4)), i UInt128")
-    schema = start(place.sink()).schema()
+    schema = start(place.sink()).table.schema()
     assert schema is not None
     numeric, json_text = {Note.KIND: b"numeric"}, {Note.KIND: b"json"}
     given = pa.schema(
@@ -138,7 +138,7 @@ def test_maps_of_typed_rows_arrive(place: Place) -> None:
 
 def test_times_that_python_does_not_know_are_rejected_with_their_text(place: Place) -> None:
     place.make("id UInt32, at DateTime('UTC')")
-    schema = start(place.sink()).schema()
+    schema = start(place.sink()).table.schema()
     assert schema is not None
     times = pa.array([0, 253_402_300_800_000_000], pa.int64()).view(pa.timestamp("us", "UTC"))
     columns = {"id": pa.array([1, 2], pa.uint32()), "at": times, OFFSET: pa.array([0, 1])}

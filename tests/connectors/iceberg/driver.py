@@ -69,8 +69,8 @@ def opened(sink: Sink, target: Target = TARGET, sample: pa.Schema = SAMPLE) -> S
     session = sink.open(target, Run())
     if not session.checkpoint.positions:
         session.restart({"p0": 0, "p1": 0}, "topic-1")
-    if session.schema() is None:
-        session.create(sample)
+    if session.table.schema() is None:
+        session.table.create(sample)
     return session
 
 

@@ -76,7 +76,7 @@ def test_upserts_stay_exact_while_the_store_is_full(
     session = begun(sink)
     span = session.begin(Span((OffsetSlice("p0", 0, 2),)))
     rows = [{"id": one, "name": "a", "n": 1} for one in (1, 2)]
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     receipts = [write(sink, session, span.slices[0], batch(rows, schema))]
     store.fill(location(lake, NAMESPACE))

@@ -62,7 +62,7 @@ def test_appends_and_moves_the_checkpoint(make: MakeSink, catalog: Catalog, name
     assert stored.positions == {"p0": 15, "p1": 15}
     assert stored.totals == Totals(30, 0, 300)
     assert (stored.source, stored.manifest) == ("topic-1", "hash-1")
-    assert stored.target == session.identity
+    assert stored.target == session.table.identity
 
 
 def test_files_and_checkpoint_are_one_commit(
@@ -142,8 +142,8 @@ def test_takeover_fences_the_older_session(
 def test_start_positions_survive_without_a_table(make: MakeSink) -> None:
     sink = make()
     first = sink.open(TARGET, Run())
-    assert first.identity is None
-    assert first.schema() is None
+    assert first.table.identity is None
+    assert first.table.schema() is None
     first.restart({"p0": 7}, "topic-1")
     stored = sink.peek(TARGET)
     assert stored is not None
@@ -151,8 +151,8 @@ def test_start_positions_survive_without_a_table(make: MakeSink) -> None:
     second = sink.open(TARGET, Run())
     assert second.checkpoint.positions == {"p0": 7}
     with pytest.raises(TakenOver):
-        first.create(SAMPLE)
-    second.create(SAMPLE)
+        first.table.create(SAMPLE)
+    second.table.create(SAMPLE)
     assert second.checkpoint.positions == {"p0": 7}
     assert sink.open(TARGET, Run()).checkpoint.positions == {"p0": 7}
 
@@ -178,7 +178,7 @@ def test_parts_are_recorded_and_repeated_with_the_same_borders(
     sink = make()
     session = sink.open(TARGET, Run())
     session.restart({}, "table-1")
-    session.create(SAMPLE)
+    session.table.create(SAMPLE)
     parts = Span((PartSlice("a", None, "a:done", "0-9"), PartSlice("b", None, "b:done", "10-19")))
     assert session.begin(parts) == parts
     after_crash = sink.open(TARGET, Run())
@@ -287,7 +287,7 @@ def test_types_come_from_the_sample_and_the_manifest(
     )
     sink = make(columns={"price": "decimal(10,2)", "at": "timestamptz", "day": "date"})
     session = opened(sink, sample=sample)
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     assert schema.field("mixed").metadata == {Note.KIND: b"json"}
     assert schema.field("customer").type.field("extra").metadata == {Note.KIND: b"json"}
@@ -338,14 +338,14 @@ def test_a_start_outlives_that_somebody_else_makes_the_table(make: MakeSink) -> 
     first.restart({"p0": 7}, "topic-1")
     other = sink.open(replace(TARGET, branch="other"), Run())
     other.restart({"p0": 0}, "topic-1")
-    other.create(SAMPLE)
+    other.table.create(SAMPLE)
     peeked = sink.peek(TARGET)
     assert peeked is not None
     assert peeked.positions == {"p0": 7}
     again = sink.open(TARGET, Run())
     assert (again.checkpoint.positions, again.checkpoint.epoch) == ({"p0": 7}, 2)
     with pytest.raises(TakenOver):
-        first.create(SAMPLE)
+        first.table.create(SAMPLE)
     again.forget()
     assert sink.peek(TARGET) is None
 

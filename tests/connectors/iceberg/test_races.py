@@ -97,10 +97,11 @@ def test_even_with_one_epoch_only_one_commit_counts(
 
 def twin(session: SinkSession) -> SinkSession:
     assert isinstance(session, IcebergSinkSession)
-    other, checkpoint = copy.copy(session), copy.copy(session._property)
+    other, checkpoint = copy.copy(session), copy.copy(session._store.property)
     checkpoint.committer = copy.copy(checkpoint.committer)
-    other._property, other._publisher = checkpoint, copy.copy(session._publisher)
-    other._publisher._property = checkpoint
+    other._store = copy.copy(session._store)
+    other._store.property, other._store.publisher = checkpoint, copy.copy(session._store.publisher)
+    other._store.publisher._property = checkpoint
     return other
 
 

@@ -326,7 +326,7 @@ def test_every_interchange_type_is_stored_without_loss(
     arrays = [pa.array([None, value], field.type) for field, value, _ in INTERCHANGE]
     batch = pa.RecordBatch.from_arrays(arrays, schema=sample)
     batch = batch.append_column(OFFSET, pa.array([0, 1], pa.int64()))
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     conformed = conform(batch, schema)
     assert conformed.refused == {}
@@ -354,7 +354,7 @@ def test_maps_travel_as_objects_and_become_maps_again(
     table = catalog.create_table((namespace, "events"), Schema(*fields))
     sink = make_sink(seaweedfs, namespace, table="events")
     session = opened(sink)
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     texts = {
         "d": ['{"2026-01-31":"2026-01-31T12:00:00.123456Z"}', "{}", None, "{}"],

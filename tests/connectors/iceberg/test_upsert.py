@@ -25,6 +25,7 @@ from dataflow_assets.contracts import (
     INSERT,
     OFFSET,
     OP,
+    CountsRows,
     OffsetSlice,
     PartSlice,
     Run,
@@ -102,7 +103,7 @@ def _put(
         for i, (at, rows) in enumerate(zip(stands, slices, strict=True))
     ]
     span = session.begin(Span(tuple(pieces)))
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     receipts = [
         write(sink, session, piece, batch(rows, schema, piece.after))
@@ -181,7 +182,8 @@ def test_a_span_is_one_commit_of_main_and_leaves_nothing_behind(
     assert len(after.snapshots) == len(before.snapshots) + 1
     assert len(after.metadata_log) == len(before.metadata_log) + 1
     assert len(table_rows(catalog, namespace)) == 55
-    assert session.row_count() == 55
+    assert isinstance(session.table, CountsRows)
+    assert session.table.row_count() == 55
     assert session.finish(span, receipts, SOURCE) == session.checkpoint
     session.stage(span, receipts, _no_spark)
     assert not [path for path in _files(catalog, namespace) if "-merge-" in path]
@@ -432,7 +434,7 @@ def test_parts_are_merged_whole(
         (PartSlice("part-0", None, "end", "0-9"), PartSlice("part-1", None, "end", "10-19"))
     )
     session.begin(parts)
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     receipts = [
         write(

@@ -23,7 +23,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.last_record import LastRecordReader
 from dataflow_assets.connectors.kafka.source import current_topic
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
-from dataflow_assets.contracts import Limit, OffsetSlice, PartSlice
+from dataflow_assets.contracts import Cut, Limit, OffsetSlice, PartSlice, Span
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.connectors.kafka.sinking import Make, Sent, branches, chunk
 
@@ -167,9 +167,9 @@ def test_a_target_that_a_broker_does_not_list_yet_is_not_filled_anew(
     """A run would start over, and fill the topic that is there once more."""
     target = into(autoCreateTopic=True)
     target.put([Sent(b"1")])
-    known = target.open().identity
+    known = target.open().table.identity
     hidden[target.topic] = 1
-    assert target.open().identity == known is not None
+    assert target.open().table.identity == known is not None
 
 
 def test_a_task_waits_for_a_broker_that_does_not_list_the_target(
@@ -292,10 +292,13 @@ def test_a_commit_that_is_not_visible_yet_is_waited_for_before_a_span_is_dropped
 ) -> None:
     """What it has stored would be planned, and stored, once more."""
     target = into()
-    part = PartSlice("table", None, "end", "rows")
+    part = PartSlice("part-0", None, "end", "rows")
     session, _ = target.begun(part)
     target.write(session, part, [Sent(b"1")]).close(complete=True)
+    monkeypatch.setattr(CheckpointTopic, "checkpoints", lambda *_: ({}, []))
     new = target.open()
+    monkeypatch.undo()
+    unfinished, nothing = new.begin(Span(())), Cut({part: ()})
     checkpoints = CheckpointTopic.checkpoints
 
     def undecided(*asked: Any) -> Any:
@@ -303,7 +306,7 @@ def test_a_commit_that_is_not_visible_yet_is_waited_for_before_a_span_is_dropped
 
     monkeypatch.setattr(CheckpointTopic, "checkpoints", undecided)
     with pytest.raises(TransientError, match="is still open"):
-        new.abandon()
+        new.divide(unfinished, nothing)
     monkeypatch.undo()
     with pytest.raises(TransientError, match="a part was committed meanwhile"):
-        new.abandon()
+        new.divide(unfinished, nothing)

@@ -365,7 +365,7 @@ def test_the_topic_that_was_probably_meant_is_named(
         closing(sink.open(Target(FLOW, "kafka:t", "h", "src", "src"), Run())) as session,
         pytest.raises(PermanentError, match=f"or set autoCreateTopic: true{meant}$"),
     ):
-        session.create(pa.schema([]))
+        session.table.create(pa.schema([]))
 
 
 def test_a_broker_that_is_down_is_transient_and_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:

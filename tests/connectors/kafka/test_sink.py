@@ -348,15 +348,15 @@ def test_a_missing_topic_is_told_or_made(kafka: devservers.Kafka, into: Make) ->
     name = f"{target.topic}-made"
     absent = Into(kafka, name)
     session = absent.open()
-    assert session.schema() is None
+    assert session.table.schema() is None
     with pytest.raises(PermanentError, match="create it, or set autoCreateTopic: true"):
-        session.create(pa.schema([]))
+        session.table.create(pa.schema([]))
     session.close()
     made = Into(kafka, name, autoCreateTopic=True, topicPartitions=3, upsertMode=True)
     session = made.open()
-    session.create(pa.schema([]))
+    session.table.create(pa.schema([]))
     topic_admin = TopicAdmin(Cluster(kafka.bootstrap), name)
-    assert session.identity == topic_admin.topic().id
+    assert session.table.identity == topic_admin.topic().id
     assert topic_admin.topic().partitions == 3
     assert topic_admin.rules().compacted
     session.close()

@@ -53,7 +53,7 @@ class Mysql(System):
             for name, kind in kinds.items()
         )
         query = f"SELECT {listed} FROM {config['table']}"
-        found = self.server.execute(query, database=self.database)
+        found = self.server.execute("SET time_zone = '+00:00'", query, database=self.database)
         rows = [dict(zip(kinds, map(_value, kinds.values(), row), strict=True)) for row in found]
         return [without_columns(row, ("created_at", "updated_at")) for row in rows]
 

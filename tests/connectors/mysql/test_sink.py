@@ -205,7 +205,9 @@ def test_keys_are_equal_as_the_table_compares_them(place: Place) -> None:
 
 def test_keys_of_a_table_that_the_flow_makes_differ_in_every_character(place: Place) -> None:
     flow = Driving(place.sink(**HARD, autoCreateTable=True, conflictKey="name"))
-    flow.session.create(pa.schema([("name", pa.string()), ("n", pa.int64()), ("ok", pa.bool_())]))
+    flow.session.table.create(
+        pa.schema([("name", pa.string()), ("n", pa.int64()), ("ok", pa.bool_())])
+    )
     names = ["a", "A", "a ", "á"]
     flow.store(*({"name": name, "n": 1, "ok": True} for name in names))
     assert sorted(row[0] for row in place.rows("name")) == sorted(names)
@@ -252,7 +254,7 @@ def test_a_table_that_does_not_fit_is_refused_with_what_to_do(
 ) -> None:
     place.run(made)
     with pytest.raises(PermanentError, match=message):
-        Driving(place.sink(**options)).session.check_target()  # type: ignore[attr-defined]
+        Driving(place.sink(**options)).session.table.check_target()  # type: ignore[attr-defined]
 
 
 def test_columns_are_added_and_the_flow_goes_on(place: Place) -> None:
@@ -261,10 +263,10 @@ def test_columns_are_added_and_the_flow_goes_on(place: Place) -> None:
     flow.store({"id": 1})
     more = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
     for _ in range(2):
-        flow.session.add_columns(more)  # type: ignore[attr-defined]
+        flow.session.table.add_columns(more)  # type: ignore[attr-defined]
     flow.store({"id": 2, "name": "b"})
     assert place.rows() == [(1, None), (2, "b")]
-    assert flow.session.checkpoint.target == flow.session.identity
+    assert flow.session.checkpoint.target == flow.session.table.identity
 
 
 def test_two_flows_write_into_one_table(place: Place) -> None:
@@ -348,5 +350,5 @@ def test_a_user_without_rights_reads_what_to_grant(
     flow = Driving(sink)
     flow.store({"id": 1})
     assert place.rows() == [(1,)]
-    assert str(flow.session.identity).startswith("made at ")
+    assert str(flow.session.table.identity).startswith("made at ")
     mariadb.execute(f"DROP USER '{name}'@'%'")

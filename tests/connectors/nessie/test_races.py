@@ -109,7 +109,7 @@ def test_a_table_that_is_made_has_a_first_snapshot(
 ) -> None:
     session = make_sink(nessie, nessie_namespace).open(TARGET, Run())
     session.restart({"p0": 0}, "topic-1")
-    session.create(SAMPLE)
+    session.table.create(SAMPLE)
     table = nessie_catalog.load_table((nessie_namespace, "orders"))
     assert table.current_snapshot() is not None
     assert table.scan().to_arrow().num_rows == 0

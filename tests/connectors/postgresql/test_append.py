@@ -9,7 +9,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlSliceStore
-from dataflow_assets.contracts import OP, OffsetSlice, Rejection, Span
+from dataflow_assets.contracts import OP, ChecksTarget, OffsetSlice, Rejection, Span
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk import refused_rows
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, chunk, start, store, write
@@ -77,7 +77,7 @@ def test_every_type_is_stored_as_sent(place: Place, with_text: bool) -> None:
     place.run(f"CREATE TABLE orders ({', '.join(f'{n} {t}' for n, (t, _) in types.items())})")
     values = {name: value for name, (_, value) in types.items()}
     session = start(place.sink())
-    found = session.schema()
+    found = session.table.schema()
     assert found is not None
     assert found.metadata[b"dataflow.postgresql.driver"] == (b"text" if with_text else b"binary")
     nothing = dict.fromkeys(values) | {"id": 2}
@@ -235,10 +235,11 @@ def test_a_delete_cannot_be_appended(place: Place) -> None:
 
 def test_a_missing_table_names_the_way_out(place: Place) -> None:
     session = start(place.sink())
-    assert session.schema() is None
-    assert session.identity is None
+    assert session.table.schema() is None
+    assert session.table.identity is None
+    assert isinstance(session.table, ChecksTarget)
     with pytest.raises(PermanentError, match=r"does not exist.*autoCreateTable"):
-        session.ticket()
+        session.table.check_target()
     session.close()
 
 

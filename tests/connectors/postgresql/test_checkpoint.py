@@ -90,7 +90,7 @@ def test_start_positions_are_durable_before_anything_is_read(place: Place) -> No
     session.close()
     again = place.sink().open(TARGET, Run())
     assert again.checkpoint.positions == {"0": 7, "1": 3}
-    assert (again.checkpoint.source, again.checkpoint.target) == ("t1", again.identity)
+    assert (again.checkpoint.source, again.checkpoint.target) == ("t1", again.table.identity)
     assert again.checkpoint.manifest == "m1"
     again.close()
 
@@ -241,7 +241,7 @@ def test_a_replaced_table_is_noticed_by_the_task(place: Place) -> None:
     with pytest.raises(TransientError, match="replaced by another"):
         write(sink, session.ticket(), span.slices[0], chunk(session.ticket(), ids(1, 2), 0))
     again = sink.open(TARGET, Run())
-    assert again.checkpoint.target != again.identity
+    assert again.checkpoint.target != again.table.identity
     session.close()
     again.close()
 
@@ -268,7 +268,9 @@ def test_parts_are_committed_whole_and_once(place: Place) -> None:
     resumed = session.begin(Span((PartSlice("other", None, "z"),)))
     assert [s.empty for s in resumed.slices] == [True, False]
     assert resumed.slices[1] == PARTS.slices[1]
-    assert session.finish(resumed, [], SOURCE).positions == {"p0": "a"}
+    with pytest.raises(TransientError, match="part p1 was not read to its end"):
+        session.finish(resumed, [], SOURCE)
+    assert session.checkpoint.positions == {"p0": "a"}
     write(sink, session.ticket(), resumed.slices[1], chunk(session.ticket(), ids(3, 4), 0))
     checkpoint = session.finish(resumed, [], SOURCE)
     assert checkpoint.positions == {"state": "a+b"}
@@ -365,7 +367,7 @@ def test_a_table_made_by_hand_after_the_start_is_remembered(place: Place) -> Non
     assert session.checkpoint.target is None
     store(place.sink(), ids(1), session=session).close()
     again = place.sink().open(TARGET, Run())
-    assert again.checkpoint.target == again.identity
+    assert again.checkpoint.target == again.table.identity
     again.close()
 
 
@@ -397,10 +399,11 @@ def test_create_makes_the_table_of_the_sample(place: Place) -> None:
         autoCreateTable=True, softDeleteColumn="gone", columns={"price": "double precision"}
     )
     session = start(sink)
-    assert session.schema() is None
-    session.create(sample)
-    session.create(sample)
-    assert session.checkpoint.target == session.identity
+    assert session.table.schema() is None
+    session.table.create(sample)
+    session.table.create(sample)
+    session.begin(Span(()))
+    assert session.checkpoint.target == session.table.identity
     types = place.run(
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = 'made'::regclass AND attnum > 0 ORDER BY 1"
@@ -424,8 +427,8 @@ def test_create_makes_the_table_of_the_sample(place: Place) -> None:
     session.close()
     upserting = place.sink(table=f"{place.schema}.keyed", autoCreateTable=True, upsertMode=True)
     session = upserting.open(replace(TARGET, branch="keyed"), Run())
-    session.create(sample)
-    found = session.schema()
+    session.table.create(sample)
+    found = session.table.schema()
     assert found is not None
     assert found.metadata[Note.KEY] == b'["id"]'
     session.close()
@@ -435,16 +438,16 @@ def test_create_without_permission_names_the_option(place: Place) -> None:
     place.table = "made"
     session = start(place.sink())
     with pytest.raises(PermanentError, match="autoCreateTable: true"):
-        session.create(pa.schema([("id", pa.int64())]))
+        session.table.create(pa.schema([("id", pa.int64())]))
     session.close()
     session = start(place.sink(autoCreateTable=True))
     with pytest.raises(PermanentError, match="name the columns under `columns`"):
-        session.create(pa.schema([]))
+        session.table.create(pa.schema([]))
     session.close()
     keyed = place.sink(autoCreateTable=True, upsertMode=True, conflictKey=["a", "b"])
     session = start(keyed)
     with pytest.raises(PermanentError, match="conflictKey b is in none of the first records"):
-        session.create(pa.schema([("a", pa.int64())]))
+        session.table.create(pa.schema([("a", pa.int64())]))
     session.close()
 
 

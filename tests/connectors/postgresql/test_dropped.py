@@ -74,5 +74,5 @@ def _expect_another(place: Place) -> None:
     assert place.rows() == []
     session = place.sink().open(TARGET, Run())
     assert session.checkpoint.positions == {"0": 0}
-    assert session.checkpoint.target != session.identity
+    assert session.checkpoint.target != session.table.identity
     session.close()

@@ -201,7 +201,7 @@ def test_usual_forms_are_as_copy_reads_them(justone: Justone) -> None:
 def _by_binary_copy(justone: Justone, names: Sequence[str], cases: Sequence[Case]) -> None:
     flow = _of_types(justone, names)
     session = flow.resolve().branches[0].sink.open(flow.target(flow.branches[0]), Run())
-    schema = session.schema()
+    schema = session.table.schema()
     assert schema is not None
     assert schema.metadata[b"dataflow.postgresql.driver"] == b"binary"
     session.close()

@@ -67,8 +67,8 @@ def test_a_sink_says_what_was_probably_meant(
 def opened(sink: PostgresqlSink) -> None:
     """As a run does it, up to the first micro-batch."""
     with closing(sink.open(Target("default/a", "main", "", "t"), Run())) as session:
-        assert session.schema() is None
-        session.create(pa.schema([]))
+        assert session.table.schema() is None
+        session.table.create(pa.schema([]))
 
 
 def test_a_source_says_what_was_probably_meant(dsn: str) -> None:

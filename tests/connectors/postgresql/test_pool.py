@@ -101,7 +101,7 @@ def test_a_link_ended_while_it_waits_is_replaced(
     assert _ended(place, postgresql) == 1
     session.restart({"0": 5}, "t1")
     assert _ended(place, postgresql) == 1
-    assert session.holds_rows() is False
+    assert session.table.holds_rows() is False
     assert session.checkpoint.positions == {"0": 5}
 
 

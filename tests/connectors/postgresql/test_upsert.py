@@ -384,11 +384,11 @@ def test_a_key_without_a_unique_index_names_the_statement_to_run(place: Place) -
     place.run("CREATE UNIQUE INDEX ON orders (id) WHERE a > 0")
     session = start(place.sink(conflictKey="id"))
     with pytest.raises(PermanentError, match=r'run: CREATE UNIQUE INDEX ON .*"orders" \("id"\)'):
-        session.schema()
+        session.table.schema()
     session.close()
     session = start(place.sink())
     with pytest.raises(PermanentError, match="no primary key and the manifest no conflictKey"):
-        session.schema()
+        session.table.schema()
     session.close()
 
 

@@ -46,9 +46,9 @@ def stored(session: TrinoSinkSession, offset: int, *rows: list[Any]) -> None:
 
 def left_open(session: TrinoSinkSession, query: str, base: str | None, after: Positions) -> None:
     """Ends a driver in the middle of a statement: nobody has seen the end of that."""
-    found = session._checkpoints.load()
+    found = session._store.checkpoints.load()
     assert found is not None
     pending = TrinoPending(query, replace(found.document.checkpoint, positions=after), base)
     document = msgspec.structs.replace(found.document, pending=pending)
-    assert session._checkpoints.swap(found, document) is not None
+    assert session._store.checkpoints.swap(found, document) is not None
     session.close()

@@ -103,7 +103,7 @@ def test_a_flow_that_creates_its_table_says_what_it_promises(
     """In the run that creates it, and not only in the next one."""
     session = opened(sink(trino, "pg", pg, autoCreateTable=True), TARGET, "first")
     with caplog.at_level(logging.WARNING):
-        session.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+        session.table.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
     session.close()
     assert "catalog pg does not list its commits" in caplog.text
 

@@ -123,11 +123,11 @@ def _opened(sink: TrinoSink) -> TrinoSinkSession:
 
 def _pending(session: TrinoSinkSession, query: str, base: str | None, position: int) -> None:
     """As a run leaves it that ends in the middle of a statement."""
-    found = session._checkpoints.load()
+    found = session._store.checkpoints.load()
     assert found is not None
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
     document = msgspec.structs.replace(found.document, checkpoint=known)
-    assert session._checkpoints.swap(found, document) is not None
+    assert session._store.checkpoints.swap(found, document) is not None
     left_open(session, query, base, {"0": position})
 
 
@@ -318,7 +318,7 @@ def test_upserts_go_on_where_nobody_can_know(
     session = _opened(keyed)
     assert "query 20200101_000000_00000_aaaaa has stored its rows" in caplog.text
     assert session.checkpoint.positions == {"0": 5}
-    assert session._checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
+    assert session._store.checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
     stored(session, 5, [1, "one"])
     assert session.checkpoint.positions == {"0": 6}
     session.close()
@@ -338,7 +338,7 @@ def test_a_hundred_doubts_are_decided_and_written_past(
     with closing(TrinoClient(sink, "tests")) as client:
         base = _base(client, sink)
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
-    found = session._checkpoints.load()
+    found = session._store.checkpoints.load()
     assert found is not None
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
     names = [f"20200101_000000_{n:05}_aaaaa" for n in range(99)]
@@ -348,11 +348,11 @@ def test_a_hundred_doubts_are_decided_and_written_past(
         for n, name in enumerate(names)
     ]
     document = msgspec.structs.replace(found.document, checkpoint=known, doubts=tuple(doubts))
-    assert session._checkpoints.swap(found, document) is not None
+    assert session._store.checkpoints.swap(found, document) is not None
     session.close()
     monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
     session = _opened(sink)
-    document = session._checkpoints.latest().document  # type: ignore[union-attr]
+    document = session._store.checkpoints.latest().document  # type: ignore[union-attr]
     assert document.doubts == tuple(doubts[:MOST_WHOLE])
     assert document.aside == tuple(one.doubt for one in doubts[MOST_WHOLE:])
     late.run()
@@ -366,7 +366,7 @@ def test_a_hundred_doubts_are_decided_and_written_past(
         session.close()
         return
     assert session.checkpoint.positions == {"0": 6}
-    assert session._checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
+    assert session._store.checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
     stored(session, 6, [2, "two"])
     session.close()
     rows = f"SELECT id FROM lake.{sink.usual_schema()}.target ORDER BY id"
@@ -377,19 +377,19 @@ def test_a_rewind_is_not_undone_by_a_statement_of_before(sink: TrinoSink) -> Non
     """It has landed between: its rows are in the table, its position is nobody's."""
     session = _opened(sink)
     with closing(TrinoClient(sink, "tests")) as client:
-        base = head(client, session._table) if session._table else None
+        base = head(client, session._table.found) if session._table.found else None
         late = client.prepare("INSERT INTO target VALUES (1, 'one')")
         late.run()
-    found = session._checkpoints.load()
+    found = session._store.checkpoints.load()
     assert found is not None
     known = replace(found.document.checkpoint, positions={"0": 5}, source="s")
     doubt = TrinoPending(late.id, replace(known, positions={"0": 103}), base)
     document = msgspec.structs.replace(found.document, checkpoint=known, doubts=(doubt,))
-    assert session._checkpoints.swap(found, document) is not None
+    assert session._store.checkpoints.swap(found, document) is not None
     session.restart({"0": 0}, "s", empty=True)
     assert session.checkpoint.positions == {"0": 0}
     session.close()
     session = _opened(sink)
     assert session.checkpoint.positions == {"0": 0}
-    assert not session.holds_rows()
+    assert not session.table.holds_rows()
     session.close()

@@ -73,10 +73,10 @@ def test_a_commit_that_the_next_one_hides_counts(
 ) -> None:
     """First one that arrives after it was looked for, then one that was there by then."""
     session = opened(sink, TARGET, "first")
-    session.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
-    table = session._table
+    session.table.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    table = session._table.found
     assert table is not None
-    assert session._able.exactly_once
+    assert session._table.able.exactly_once
     session.restart({"0": 0}, "source")
     stored(session, 0, [0, "zero"])
     monkeypatch.setattr(recovery, "_end_states", lambda *_: {})  # a coordinator that knows nothing
@@ -121,10 +121,10 @@ def test_after_a_failed_statement_others_may_commit(
     if upserts:
         sink = sink.model_copy(update={"upsert_mode": True, "conflict_key": ("id",)})
     session = opened(sink, TARGET, "first")
-    session.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    session.table.create(pa.schema([("id", pa.int64()), ("name", pa.string())]))
     session.restart({"0": 0}, "source")
     stored(session, 0, [0, "zero"])
-    table = session._table
+    table = session._table.found
     assert table is not None
     with closing(TrinoClient(sink, "tests")) as client:
         base = head(client, table)

@@ -27,8 +27,10 @@ def test_a_right_that_is_missing_is_named(
     session.close()
     whole = TrinoSink.model_validate(config).open(TARGET, Run())
     whole.close()
-    assert session.identity == whole.identity, "else the table would be another one"
-    assert session.identity != f"lake.{trino_schema}.target", "else a new one would be the same"
+    assert session.table.identity == whole.table.identity, "else the table would be another one"
+    assert session.table.identity != f"lake.{trino_schema}.target", (
+        "else a new one would be the same"
+    )
     assert "at least once" not in caplog.text
     keyed = {"upsertMode": True, "conflictKey": "id"}
     with pytest.raises(PermanentError) as caught:
@@ -71,7 +73,9 @@ def test_rows_that_the_user_may_not_delete_are_taken_out_by_a_person(
     session = opened(sink, TARGET, "second")
     assert session.checkpoint.positions == {"0": 3}
     stored(session, 3, [2, "two"])
-    session._checkpoints.move(lambda _: session._state, emptying=True)  # the right was taken since
+    session._store.checkpoints.move(
+        lambda _: session._state, emptying=True
+    )  # the right was taken since
     session.close()
     with pytest.raises(PermanentError, match=refused):
         opened(sink, TARGET, "third")

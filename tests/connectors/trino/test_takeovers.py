@@ -64,7 +64,7 @@ def opened(declared: TrinoSink, run_id: str) -> TrinoSinkSession:
 
 
 def stored(session: TrinoSinkSession) -> TrinoStored:
-    found = session._checkpoints.load()
+    found = session._store.checkpoints.load()
     assert found is not None
     return found
 
@@ -78,7 +78,7 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     checkpoint = replace(found.document.checkpoint, positions={"0": 5})
     pending = TrinoPending("20200101_000000_00000_aaaaa", checkpoint)
     document = msgspec.structs.replace(found.document, pending=pending)
-    assert first._checkpoints.swap(found, document) is not None
+    assert first._store.checkpoints.swap(found, document) is not None
     first.close()
     others: list[TrinoSinkSession] = []
     decided = have_committed
@@ -97,7 +97,7 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     kept = stored(third).document
     assert (kept.checkpoint.epoch, kept.checkpoint.positions) == (third.checkpoint.epoch, {})
     assert (kept.pending, kept.doubts, kept.aside) == (None, (), (pending.doubt,))
-    assert third._checkpoints.after(kept, pending.query) == checkpoint
+    assert third._store.checkpoints.after(kept, pending.query) == checkpoint
     third.close()
 
 
@@ -119,7 +119,7 @@ def test_a_driver_that_comes_late_writes_nothing_although_it_reads_its_checkpoin
         return check_owner(TARGET.flow, found, epoch, Run("first", "host", 1), declared.address())
 
     with pytest.raises(TakenOver):
-        first.publish(finished, [receipt])
+        first._store.publish(finished, [receipt])
     assert stored(second).document.checkpoint.epoch == known.checkpoint.epoch + 1
     assert execute(trino, f"SELECT * FROM lake.{declared.usual_schema()}.target") == []
     second.close()
@@ -280,12 +280,12 @@ def test_stages_of_a_later_driver_are_left_alone(
     declared: TrinoSink, trino: devservers.Trino
 ) -> None:
     session = opened(declared, "first")
-    place, branch, epoch = session._place, TARGET.id, session.checkpoint.epoch
-    client = session._client
+    place, branch, epoch = session._table.place, TARGET.id, session.checkpoint.epoch
+    client = session._store.client
     names = [stage.name(branch, number, "abcdef01") for number in (epoch - 1, epoch, epoch + 1)]
     for name in names:
         stage.create(client, place.beside(name))
-    session._stage.drop_older(session.checkpoint.epoch)
+    session._store.stage.drop_older(session.checkpoint.epoch)
     session.close()
     left = {name for (name,) in execute(trino, f"SHOW TABLES FROM lake.{place.schema}")}
     assert left & set(names) == {names[-1]}

@@ -50,7 +50,7 @@ def changed(sink: TrinoSink, target: Target) -> TrinoSinkSession:
     session = sink.open(target, Run())
     assert isinstance(session, TrinoSinkSession)
     for _ in range(CHANGES):
-        session.record(same)
+        session._store.change(same)
     return session
 
 
@@ -73,18 +73,18 @@ def test_files_become_one_and_snapshots_go(
     files, snapshots = (counted(trino, trino_schema, each) for each in ("files", "snapshots"))
     assert files > CHANGES
     assert snapshots > CHANGES
-    keep_small(sink, one._checkpoints.place, ONE.id)
+    keep_small(sink, one._store.checkpoints.place, ONE.id)
     assert counted(trino, trino_schema, "snapshots") == snapshots, "all are of this hour"
     monkeypatch.setattr(checkpoint_upkeep, "MOST_FILES", 2)
     monkeypatch.setattr(checkpoint_upkeep, "MOST_SNAPSHOTS", 0)
     monkeypatch.setattr(checkpoint_upkeep, "retention", lambda _: 0)
     for target in (ONE, OTHER):
-        keep_small(sink, one._checkpoints.place, target.id)
+        keep_small(sink, one._store.checkpoints.place, target.id)
     assert counted(trino, trino_schema, "snapshots") == 1
     assert counted(trino, trino_schema, "files") == 2, "one of each branch"
     assert rows(trino, trino_schema) == before
     for session in (one, other):
-        session.record(same)
+        session._store.change(same)
         session.close()
 
 
@@ -96,7 +96,7 @@ def test_files_of_a_run_stay_few(
     assert isinstance(session, TrinoSinkSession)
     for number in range(8):
         session.ticket()
-        session.publish(same, [receipt(number, "0", None)])
+        session._store.publish(same, [receipt(number, "0", None)])
         session._tidy()
     session.close()
     assert execute(trino, f"SELECT count(*) FROM lake.{trino_schema}.target") == [[8]]
@@ -136,10 +136,12 @@ def test_a_stage_goes_with_its_span_and_those_of_failed_tasks_now_and_then(
     for offset in range(3):
         span = session.begin(Span((OffsetSlice("0", offset, offset + 1),)))
         session.ticket()
-        failed = session._stage.place
-        stage.create(session._client, failed)
+        failed = session._store.stage.place
+        stage.create(session._store.client, failed)
         session.ticket()
-        chunks = stage.TrinoChunks(session._client, session._stage.place, f"a{offset}", 1_000)
+        chunks = stage.TrinoChunks(
+            session._store.client, session._store.stage.place, f"a{offset}", 1_000
+        )
         line = json.dumps([offset, "n", "0", ""])
         chunks.add(line, len(line))
         chunks.flush()
@@ -158,8 +160,8 @@ def test_a_catalog_without_snapshots_is_left_alone(
     elsewhere = sink.model_copy(update={"checkpoint_table": f"pg.public.c_{trino_schema}"})
     try:
         session = changed(elsewhere, ONE)
-        keep_small(elsewhere, session._checkpoints.place, ONE.id)
-        session.record(same)
+        keep_small(elsewhere, session._store.checkpoints.place, ONE.id)
+        session._store.change(same)
         session.close()
     finally:
         execute(trino, f"DROP TABLE pg.public.c_{trino_schema}")

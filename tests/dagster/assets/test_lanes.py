@@ -29,7 +29,6 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     Store,
 )
-from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.contracts import Run, SourceTraits
 from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import Finding, PermanentError, TransientError
@@ -40,6 +39,7 @@ from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.location.sensors.returns import SETTLED_SECONDS
 from dataflow_assets.location.sensors.sources import sources
 from dataflow_assets.manifests.load import Loaded
+from dataflow_assets.sdk.sink.session import TransactionalSession
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.dagster.switch import later
@@ -841,15 +841,15 @@ def _hold_up(
     patch: pytest.MonkeyPatch, table: str, stored: threading.Event, go_on: threading.Event
 ) -> None:
     """The first micro-batch into the table waits when its rows are stored."""
-    finish = MemorySinkSession.finish
+    finish = TransactionalSession.finish
 
-    def wait(self: MemorySinkSession, *given: Any) -> Any:
-        if self._table == table and not stored.is_set():
+    def wait(self: TransactionalSession, *given: Any) -> Any:
+        if getattr(self._sink, "table", "") == table and not stored.is_set():
             stored.set()
             assert go_on.wait(50)
         return finish(self, *given)
 
-    patch.setattr(MemorySinkSession, "finish", wait)
+    patch.setattr(TransactionalSession, "finish", wait)
 
 
 def _produce(shop: Shop, ended: threading.Event) -> Future[int]:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.assets import graph, ingest
 from dataflow_assets.assets.flow_events import FlowEvents
-from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_evictions import Evictions
 from dataflow_assets.assets.metadata import flow_metadata
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource, NessieSink, NessieSource
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
@@ -247,7 +247,7 @@ def test_events_that_cannot_be_made_are_said_in_each_stay(
     """A flow whose manifest was edited is back in its lane; it does not go on without events."""
     shop.add("a", "b")
     shop.produce("a", 1)
-    take, departures = FlowEvents.take, Departures(shop.instance)
+    take, evictions = FlowEvents.take, Evictions(shop.instance)
 
     def refuse(self: FlowEvents, report: Any) -> None:
         if report.flow == "default/a":
@@ -256,10 +256,10 @@ def test_events_that_cannot_be_made_are_said_in_each_stay(
 
     monkeypatch.setattr(FlowEvents, "take", refuse)
     running = shop.aside()
-    until(lambda: departures.of(shop.flows) and shop.driven() == {"default/b"})
+    until(lambda: evictions.of(shop.flows) and shop.driven() == {"default/b"})
     shop.edit("a", hash="edited")
     shop.produce("a", 2)
-    until(lambda: departures.by_flow(shop.flows)["default/a"].times == 2)
+    until(lambda: evictions.by_flow(shop.flows)["default/a"].times == 2)
     assert "its events cannot be made: unexpected KeyError" in shop.log(shop.ended(running), "a")
 
 

@@ -111,7 +111,7 @@ def test_many_commits_end_in_few_files(sink: BucketSink) -> None:
     assert len(_files(sink)) < 32
     operations = [s.summary.operation.value for s in _table(sink).metadata.snapshots if s.summary]
     assert "replace" in operations
-    assert session.row_count() == 2_400
+    assert session.table.row_count() == 2_400
 
 
 def _table(sink: BucketSink) -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
 from dataflow_assets.connectors.clickhouse.client import Client, connect
-from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     CHUNK,
@@ -28,7 +26,9 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import read_together
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over
+from dataflow_assets.sdk.sink.peek import peek_by_schema
+from dataflow_assets.sdk.sink.state import BranchState
 
 _TRIES = 50
 
@@ -120,42 +120,24 @@ class BranchCheckpoint:
     def _over(self, head: ClickhouseHead) -> PermanentError:
         if head.epoch < self.epoch:
             return checkpoint_removed(self._target.flow, "table dataflow_ledger")
-        return taken_over_by(self._target.flow, head.run, head.host)
+        return taken_over(self._target.flow, f"run {head.run} on host {head.host}")
 
 
 def peek_together(
     asked: Sequence[tuple[ClickhouseSinkOptions, Target]],
 ) -> list[Checkpoint | DataflowError | None]:
-    """The stored checkpoints of branches on one server; no epoch is taken.
-
-    One client, and one question for each database.
-    """
-    databases = defaultdict[str, list[Target]](list)
-    for sink, target in asked:
-        databases[sink.place()[0]].append(target)
-    try:
-        with closing(connect(asked[0][0].dsn(), f"dataflow {asked[0][1].flow}")) as client:
-            found = {name: _read_stored(client, name, each) for name, each in databases.items()}
-    except ClickhouseFailure as failure:
-        found = dict.fromkeys(databases, failure)
-    return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
+    """The stored checkpoints of branches on one server; no epoch is taken."""
+    return peek_by_schema(asked, _connect(*asked[0]), _read_states)
 
 
-def _read_stored(
+@contextmanager
+def _connect(sink: ClickhouseSinkOptions, target: Target) -> Iterator[Client]:
+    with closing(connect(sink.dsn(), f"dataflow {target.flow}")) as client:
+        yield client
+
+
+def _read_states(
     client: Client, database: str, targets: Sequence[Target]
-) -> Mapping[str, Sequence[ClickhouseEntry]] | ClickhouseFailure:
-    try:
-        return read_together(client, database, targets)
-    except ClickhouseFailure as failure:
-        return failure
-
-
-def _answer(
-    sink: ClickhouseSinkOptions,
-    target: Target,
-    found: Mapping[str, Sequence[ClickhouseEntry]] | ClickhouseFailure,
-) -> Checkpoint | DataflowError | None:
-    if isinstance(found, ClickhouseFailure):
-        return found.error(f"reading the checkpoint of {sink.address()}")
-    state = fold(found[target.id])
-    return state.branch.for_readers if state.branch.is_known else None
+) -> dict[str, BranchState]:
+    found = read_together(client, database, targets)
+    return {name: fold(entries).branch for name, entries in found.items()}

@@ -85,8 +85,7 @@ class ClickhouseChunks:
     def _check(self, state: ClickhouseState) -> ClickhouseState:
         """A state in which the slice is still to be committed from where it was planned."""
         piece, flow = self._piece, self._branch.flow
-        if isinstance(piece, PartSlice):
-            check_recorded(flow, piece, state.branch.intent)
+        check_recorded(flow, piece, state.branch.intent)
         known = state.partitions.get(piece.partition, ClickhousePartition(piece.after))
         check_planned(flow, piece, known.position)
         return state

@@ -75,9 +75,12 @@ def cut_parts(state: ClickhouseState, span: Span, cut: Cut) -> tuple[PartSlice, 
     """The parts of an unfinished span as they are read now.
 
     One that is recorded as a chunk may stand: it is inserted again under its own token, unless it
-    is gone. The rows that replace it have a higher version.
+    is gone. The rows that replace it have a higher version. Where nothing of the span is committed,
+    and nothing is read instead, none is left.
     """
     known = [piece for piece in span.slices if isinstance(piece, PartSlice)]
+    if not any(part.empty or cut(part) for part in known):
+        return ()
     stays = state.pending.keys() - {part.partition for part in cut.gone}
     return divide(known, lambda part: (part,) if part.partition in stays else cut(part))
 

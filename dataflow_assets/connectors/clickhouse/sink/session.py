@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.client import query_rows
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.shared_client import ClickhouseLease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery, trial_table
@@ -39,6 +39,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    TargetTable,
     Ticket,
     Totals,
     lasting,
@@ -53,20 +54,84 @@ from dataflow_assets.sdk.sink.decide import check_begun
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
+class ClickhouseSinkTarget(TargetTable, AddsColumns, ChecksTarget, CountsRows):
+    """The table of one branch, and how rows are upserted into it."""
+
+    def __init__(self, client: Client, sink: ClickhouseSinkOptions) -> None:
+        self._client, self._sink = client, sink
+        self.found: ClickhouseTable | None = None
+        self.upsert = UpsertRules()
+
+    def find(self) -> ClickhouseTable | None:
+        """Looks for the table. Called when a session opens, and once the table has changed."""
+        self.found, self.upsert = find(self._client, *self._sink.place()), UpsertRules()
+        if self.found is not None:
+            self.found.check()
+            self.upsert = UpsertRules.of(self._sink, self.found)
+        return self.found
+
+    @property
+    @override
+    def identity(self) -> str | None:
+        return self.found.uuid if self.found else None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        # Read once: a table altered under a run shows as an error, and the next run reads anew.
+        if self.found is None:
+            return None
+        return self.found.schema(self.upsert.key, self.upsert.own_columns)
+
+    @override
+    def row_count(self) -> int | None:
+        if self.found is None or self.found.replaces:
+            return None
+        query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
+        with translate_errors(f"counting the rows of {self._sink.address()}"):
+            found = query_rows(self._client, query, {"u": self.found.uuid})
+        return found[0][0] if found else None
+
+    @override
+    def check_target(self) -> None:
+        if self.found is None and not self._sink.auto_create_table:
+            raise self._sink.no_table()
+
+    @override
+    def create(self, sample: pa.Schema) -> None:
+        self.check_target()
+        with translate_errors(f"creating {self._sink.address()}"):
+            create_table.create(self._client, self._sink, sample)
+            self.find()
+
+    @override
+    def statement(self, columns: pa.Schema) -> str:
+        return create_table.adding(self._sink, columns)
+
+    @override
+    def add_columns(self, columns: pa.Schema) -> None:
+        with translate_errors(f"adding columns to {self._sink.address()}"):
+            create_table.add_columns(self._client, self._sink, columns)
+            self.find()
+
+    @override
+    def holds_rows(self) -> bool:
+        with translate_errors(f"counting the rows of {self._sink.address()}"):
+            return self.found is not None and empty_table.holds_rows(self._client, self.found)
+
+
+class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     _state: ClickhouseState
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
-        self._sink = sink
-        self._target = target
-        self._run = run
+        self._sink, self._target, self._run = sink, target, run
         self._database, self._name = sink.place()
         self._at = local_now()
         with translate_errors(f"opening {self._sink.address()}"):
             self._lease = ClickhouseLease(sink.dsn())
         self._client = self._lease.client
+        self._table = ClickhouseSinkTarget(self._client, sink)
         try:
             self._open()
         except BaseException:
@@ -80,52 +145,8 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
 
     @property
     @override
-    def identity(self) -> str | None:
-        return self._table.uuid if self._table else None
-
-    @override
-    def schema(self) -> pa.Schema | None:
-        # Read once: a table altered under a run shows as an error, and the next run reads anew.
-        if self._table is None:
-            return None
-        return self._table.schema(self._upsert.key, self._upsert.own_columns)
-
-    @override
-    def row_count(self) -> int | None:
-        if self._table is None or self._table.replaces:
-            return None
-        query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
-        with translate_errors(f"counting the rows of {self._sink.address()}"):
-            found = query_rows(self._client, query, {"u": self._table.uuid})
-        return found[0][0] if found else None
-
-    @override
-    def check_target(self) -> None:
-        if self._table is None and not self._sink.auto_create_table:
-            raise self._sink.no_table()
-
-    @override
-    def create(self, sample: pa.Schema) -> None:
-        self.check_target()
-        with translate_errors(f"creating {self._sink.address()}"):
-            create_table.create(self._client, self._sink, sample)
-            self._find()
-            self._head(replace(self._state.snapshot(), target=self.identity))
-
-    @override
-    def statement(self, columns: pa.Schema) -> str:
-        return create_table.adding(self._sink, columns)
-
-    @override
-    def add_columns(self, columns: pa.Schema) -> None:
-        with translate_errors(f"adding columns to {self._sink.address()}"):
-            create_table.add_columns(self._client, self._sink, columns)
-            self._find()
-
-    @override
-    def holds_rows(self) -> bool:
-        with translate_errors(f"counting the rows of {self._sink.address()}"):
-            return self._table is not None and empty_table.holds_rows(self._client, self._table)
+    def table(self) -> ClickhouseSinkTarget:
+        return self._table
 
     @override
     def adopt(self) -> None:
@@ -134,20 +155,20 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         recovery.check_adopted(state, self._target)
         intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)
         with translate_errors(f"adopting {self._sink.address()}"):
-            self._head(replace(state.snapshot(), target=self.identity, intent=intent))
+            self._head(replace(state.snapshot(), target=self._table.identity, intent=intent))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         with translate_errors(f"restarting {self._sink.address()}"):
-            if empty and self._table is not None:
-                self._check_emptied(self._table)
+            if empty and self._table.found is not None:
+                self._check_emptied(self._table.found)
             head = replace(
                 self._state.restart(positions),
                 generation=self._branch.generation(),
                 source=source,
-                target=self.identity,
+                target=self._table.identity,
                 manifest=self._target.manifest,
-                emptying=empty and self._table is not None,
+                emptying=empty and self._table.found is not None,
                 reading=next_reading(self._state.head.reading),
             )
             self._head(head)
@@ -159,7 +180,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         self._at = span.at or local_now()
         unfinished = recovery.unfinished_span(self._state, span)
         if unfinished is not None:
-            place = self._table, f"{self._database}.{self._name}"
+            place = self._table.found, f"{self._database}.{self._name}"
             recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
@@ -174,12 +195,12 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         parts = recovery.cut_parts(self._state, span, cut)
         if self._state.head.intent is None or parts == span.slices:
             return span
+        head = self._state.divide(parts) if parts else self._abandon()
         with translate_errors(f"beginning on {self._sink.address()}"):
-            self._head(self._state.divide(parts))
+            self._head(head)
         return replace(span, slices=parts)
 
-    @override
-    def abandon(self) -> None:
+    def _abandon(self) -> ClickhouseHead:
         # Where rows are upserted, those that are read in their place have a higher version.
         for name in () if self._sink.upsert_mode else self._state.pending:
             raise PermanentError(
@@ -187,23 +208,15 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
                 f"{self._sink.address()}: a run was stopped at their INSERT, and they cannot be "
                 "read again as they were. Start from earliest with table: truncate"
             )
-        with translate_errors(f"beginning on {self._sink.address()}"):
-            self._head(self._state.restart(lasting(self.checkpoint.positions)))
+        return self._state.restart(lasting(self.checkpoint.positions))
 
     @override
     def ticket(self) -> Ticket:
-        table, schema = self._table, self.schema()
+        table, schema, upsert = self._table.found, self._table.schema(), self._table.upsert
         if table is None or schema is None:
             raise self._sink.no_table()
-        facts = Facts(
-            table.uuid,
-            self._at,
-            bool(table.partition_key),
-            table.is_replicated,
-            self._upsert.version,
-            self._upsert.deleted,
-            table.viewed,
-        )
+        partitioned, marks = bool(table.partition_key), (upsert.version, upsert.deleted)
+        facts = Facts(table.uuid, self._at, partitioned, table.is_replicated, *marks, table.viewed)
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._state.head.reading)
         return Ticket(target, self._run, self._branch.epoch, facts.into(schema), failpoint)
@@ -222,15 +235,9 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
     @override
     def forget(self) -> None:
         with translate_errors(f"forgetting {self._sink.address()}"):
-            forgotten = replace(
-                self._state.restart({}),
-                generation=self._branch.generation(),
-                source=None,
-                target=None,
-                manifest="",
-                totals=Totals(),
-            )
-            self._head(forgotten)
+            head, generation = self._state.restart({}), self._branch.generation()
+            head = replace(head, source=None, target=None, manifest="", totals=Totals())
+            self._head(replace(head, generation=generation))
 
     @override
     def close(self) -> None:
@@ -240,8 +247,8 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         with translate_errors(f"opening {self._sink.address()}"):
             checkpoint_table.prepare(self._client, self._database)
             trial_table.sweep(self._client, self._database)
-            self._find()
-            replicated = bool(self._table and self._table.is_replicated)
+            found = self._table.find()
+            replicated = bool(found and found.is_replicated)
             if replicated:
                 checkpoint_table.check_replicated(self._client, self._database)
             self._log = ClickhouseCheckpointTable(
@@ -250,21 +257,14 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
             self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
-            if self._table is not None and self._table.viewed:
-                for note in forgetful_views(self._client, self._table):
+            if found is not None and found.viewed:
+                for note in forgetful_views(self._client, found):
                     log.warning("flow %s: %s", self._target.flow, note)
             self._empty()
 
-    def _find(self) -> None:
-        self._table: ClickhouseTable | None = find(self._client, self._database, self._name)
-        self._upsert = UpsertRules()
-        if self._table is not None:
-            self._table.check()
-            self._upsert = UpsertRules.of(self._sink, self._table)
-
     def _empty(self) -> None:
         emptying = empty_table.ClickhouseEmptying(self._client, self._branch, self._target)
-        self._state = emptying.finish(self._state, self._table, self._database)
+        self._state = emptying.finish(self._state, self._table.found, self._database)
 
     def _check_emptied(self, table: ClickhouseTable) -> None:
         refuse_shared(self._target, self._sink.address(), self._log.others(table.uuid))
@@ -277,7 +277,7 @@ class ClickhouseSinkSession(SinkSession, AddsColumns, ChecksTarget, CountsRows):
         head = replace(
             recovery.head_at_begin(known, span, self._at, self._log.blocks),
             manifest=self._target.manifest,
-            target=known.target or self.identity,
+            target=known.target or self._table.identity,
         )
         if head != known:
             self._head(head)

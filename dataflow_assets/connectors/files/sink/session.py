@@ -1,15 +1,16 @@
-"""The driver's side of the sink: one epoch of one branch, and one commit for each micro-batch."""
+"""The driver's side of the sink: the folder, and one commit of the log for each change."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.client import FilesStored, Folder
+from dataflow_assets.connectors.files.client import Folder
 from dataflow_assets.connectors.files.errors import translate_errors
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import BESIDE
@@ -29,29 +30,22 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Receipt,
     Run,
-    Span,
     Target,
-    refuse_shared,
+    TargetTable,
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession
+from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
+from dataflow_assets.sdk.sink.session import TransactionalSession
 from dataflow_assets.sdk.sink.state import BranchState
 
 
-class FilesSinkSession(TransactionalSession):
-    """The state is a version of the log that only one driver can make."""
+class FilesFolder(TargetTable):
+    """A folder, which is there with its first file."""
 
-    _sink: FilesSinkOptions
-
-    def __init__(self, sink: FilesSinkOptions, target: Target, run: Run) -> None:
-        with translate_errors(sink, "open"):
-            self._folder = Folder(sink)
-            self._folder.check()
-            self._identity = identify(sink)
-            self._log = CommitLog(self._folder, target)
-            super().__init__(sink, target, run)
-            self._log.clear(self.checkpoint.epoch)
+    def __init__(self, sink: FilesSinkOptions, folder: Folder) -> None:
+        self._sink, self._folder = sink, folder
+        self._identity = identify(sink)
 
     @property
     @override
@@ -64,49 +58,58 @@ class FilesSinkSession(TransactionalSession):
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        """A folder is there with its first file."""
+        """Nothing is to be made."""
 
     @override
     def holds_rows(self) -> bool:
         with translate_errors(self._sink, "look into"):
             return bool(rows(self._folder))
 
+
+class FilesCheckpoints(SpanCheckpointStore):
+    """The state is a version of the log that only one driver can make."""
+
+    system: ClassVar = "files"
+
+    def __init__(
+        self, sink: FilesSinkOptions, target: Target, folder: Folder, identity: str
+    ) -> None:
+        self._sink, self._target, self._folder, self._identity = sink, target, folder, identity
+        self.log = CommitLog(folder, target)
+
     @override
-    def read(self) -> BranchState | None:
+    def load(self, receipts: Sequence[Receipt] = ()) -> BranchState | None:
         with translate_errors(self._sink, "read the checkpoint of"):
             newest = head(self._folder, self._target)
         return newest.state if newest else None
 
     @override
-    def record(self, step: StateChange) -> BranchState:
+    def change(self, step: StateChange) -> BranchState:
         with translate_errors(self._sink, "commit to"):
-            return self._log.commit(step)
+            return self.log.commit(step)
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Every version does: who finds another newest one than its own can make no more."""
         with translate_errors(self._sink, "commit to"):
-            if empty:
-                refuse_shared(self._target, self._sink.address(), self._others())
-            return self._log.commit(step, removes=self._rows if empty else tuple)
+            removes = partial(rows, self._folder) if empty else tuple
+            return self.log.commit(step, removes=removes)
 
-    def _rows(self) -> tuple[FilesStored, ...]:
-        return rows(self._folder)
-
-    def _others(self) -> dict[str, str]:
-        return {
-            one.flow: f"delete the folder {LOGS}/{name_of(replace(self._target, flow=one.flow))}"
-            for one in heads(self._folder)
-            if one.flow != self._target.flow and one.state.checkpoint.target == self._identity
-        }
+    @override
+    def sharing(self) -> Mapping[str, str]:
+        with translate_errors(self._sink, "look into"):
+            return {
+                one.flow: "delete the folder "
+                f"{LOGS}/{name_of(replace(self._target, flow=one.flow))}"
+                for one in heads(self._folder)
+                if one.flow != self._target.flow and one.state.checkpoint.target == self._identity
+            }
 
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         reach("files.before-commit")
         with translate_errors(self._sink, "commit to"):
-            state = self._log.commit(step, partial(self._name_files, receipts))
-        reach("files.finished")
-        return state
+            return self.log.commit(step, partial(self._name_files, receipts))
 
     def _name_files(self, receipts: Sequence[Receipt], version: int) -> tuple[FilesMoved, ...]:
         """The staged files with the names that readers will find them by.
@@ -121,11 +124,18 @@ class FilesSinkSession(TransactionalSession):
             for number, one in enumerate(staged)
         )
 
-    @override
-    def begin(self, span: Span) -> Span:
-        begun = super().begin(span)
-        reach("files.begin")
-        return begun
+
+def open_session(sink: FilesSinkOptions, target: Target, run: Run) -> TransactionalSession:
+    """Takes the epoch, and clears away what tasks of earlier ones have left."""
+    with translate_errors(sink, "open"):
+        folder = Folder(sink)
+        folder.check()
+        table = FilesFolder(sink, folder)
+    store = FilesCheckpoints(sink, target, folder, table.identity)
+    session = TransactionalSession(sink, target, run, table, store)
+    with translate_errors(sink, "open"):
+        store.log.clear(session.checkpoint.epoch)
+    return session
 
 
 def _final(staged: FilesStaged, stem: str) -> str:

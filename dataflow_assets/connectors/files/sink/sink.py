@@ -47,9 +47,9 @@ class FilesSink(FilesSinkOptions, WritesFiles):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        from dataflow_assets.connectors.files.sink.session import FilesSinkSession
+        from dataflow_assets.connectors.files.sink.session import open_session
 
-        return FilesSinkSession(self, target, run)
+        return open_session(self, target, run)
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:

@@ -22,7 +22,7 @@ from dataflow_assets.contracts import Target
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.sink.session import StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
 LOGS = "_dataflow/log"

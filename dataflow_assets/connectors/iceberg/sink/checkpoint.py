@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.client import connect
@@ -27,8 +28,8 @@ from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChan
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
-from dataflow_assets.sdk.sink.session import StateChange
-from dataflow_assets.sdk.sink.state import BranchState
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
+from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 
 class CheckpointProperty:
@@ -170,12 +171,23 @@ class CheckpointProperty:
         """The table's uuid; None while there is none."""
         return str(self.committer.table.metadata.table_uuid) if self.committer else None
 
-    def hold(self, table: Table) -> None:
-        """Takes over a table just made, which somebody else may have made meanwhile."""
+    def make_table(self, sample: pa.Schema) -> None:
+        """Makes the table with the checkpoint in it, which somebody else may do meanwhile."""
+        epoch = self.stored.epoch
+        self._check_owner(self.read(), epoch)
+        properties = {self.key: self.stored.text()}
+        with translate_errors(self._sink, "create"):
+            table = create_table.create(self.catalog, self._sink, sample, properties)
+            create_table.check(table, self._sink.key)
         found = parse(table.properties.get(self.key))
         if found is not None and found.owner != self._run:
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
         self.committer = self._committer(table)
+        self.commit(lambda found: self._check_owner(found, epoch).adopt(self.identity), fences=True)
+        self.drop_aside()
+
+    def _check_owner(self, found: BranchState | None, epoch: int) -> BranchState:
+        return check_owner(self.stored.flow, found, epoch, self._run, self._sink.address())
 
 
 def peek_together(

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import data_file
 from dataflow_assets.contracts import Receipt
 from dataflow_assets.errors import CheckpointRemoved, TakenOver, TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.sink.session import StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
 if TYPE_CHECKING:

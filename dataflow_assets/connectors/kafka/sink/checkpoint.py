@@ -23,7 +23,7 @@ from dataflow_assets.connectors.kafka.sink.last_record import Last, Readers
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
+from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over
 
 Record = TypeVar("Record")
 
@@ -122,7 +122,7 @@ class CheckpointTopic:
         if head is None:
             raise self._removal()
         if head.epoch != epoch:
-            raise taken_over_by(self._target.flow, head.run, head.host)
+            raise taken_over(self._target.flow, head.owner)
         return head
 
     def others(self, topic: str) -> dict[str, str]:

@@ -28,12 +28,9 @@ from dataflow_assets.contracts import (
     Checkpoint,
     PartSlice,
     Position,
-    Positions,
     Run,
-    Span,
     Target,
     Totals,
-    next_reading,
 )
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.sink.state import BranchState
@@ -103,20 +100,22 @@ class KafkaHead(msgspec.Struct, frozen=True, omit_defaults=True):
     keys: str = ""
     """How keys of rows are written, by `key_spelling`; empty: as before there was this field."""
 
-    def take(self, run: Run, flow: str) -> KafkaHead:
-        return msgspec.structs.replace(
-            self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
-        )
+    @property
+    def owner(self) -> str:
+        """The run that has the epoch, as `Run` is printed."""
+        return f"run {self.run} on host {self.host}" if self.run else ""
 
     @property
     def parts(self) -> tuple[PartSlice, ...]:
         return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
 
-    def with_slots(self, span: Span) -> KafkaHead:
-        """Every partition of the span has a slot of its own; slots are never given to another."""
-        new = [s.partition for s in span.slices if s.partition not in self.slots]
-        numbered = {name: len(self.slots) + 1 + i for i, name in enumerate(dict.fromkeys(new))}
-        return msgspec.structs.replace(self, slots=self.slots | numbered)
+    def slots_for(self, state: BranchState) -> dict[str, int]:
+        """Partitions of offsets and parts have a slot each, which is never given to another."""
+        offsets = [name for name, at in state.positions.items() if isinstance(at, int)]
+        names = dict.fromkeys([*offsets, *(part.partition for part in state.intent)])
+        new = [name for name in names if name not in self.slots]
+        first = len(self.slots) + 1
+        return self.slots | {name: first + number for number, name in enumerate(new)}
 
 
 class KafkaStored(msgspec.Struct, frozen=True):
@@ -130,8 +129,9 @@ class KafkaStored(msgspec.Struct, frozen=True):
         return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
 
     @property
-    def totals(self) -> Totals:
-        return sum((checkpoint.totals for checkpoint in self.current.values()), self.head.totals)
+    def partition_totals(self) -> Totals:
+        """The totals of the partitions themselves, on top of the head's."""
+        return sum((checkpoint.totals for checkpoint in self.current.values()), Totals())
 
     @property
     def state(self) -> BranchState:
@@ -145,11 +145,11 @@ class KafkaStored(msgspec.Struct, frozen=True):
         checkpoint = Checkpoint(
             head.epoch,
             {name: position for name, position in found.items() if position is not None},
-            self.totals,
+            head.totals + self.partition_totals,
             source=head.source,
             target=head.target,
             manifest=head.manifest,
-            run=head.run,
+            run=head.owner,
             committed_at=max(filter(None, times), default=None),
             reading=head.reading,
         )
@@ -165,16 +165,35 @@ class KafkaStored(msgspec.Struct, frozen=True):
         of_intent = self.head.intent is not None and checkpoint.serial == self.head.serial
         return checkpoint.position if of_intent else base
 
-    def restart(self, positions: Positions, source: str | None, target: str | None) -> KafkaHead:
+    def move(self, state: BranchState, run: Run) -> KafkaHead:
+        """The head by which this is the state; what partitions have stored stays as it is."""
+        known, wanted, head = self.state, state.checkpoint, self.head
+        moved = {n: at for n, at in state.positions.items() if known.positions.get(n) != at}
+        committed = known.checkpoint.committed_at != wanted.committed_at
         return msgspec.structs.replace(
-            self.head,
+            head,
+            epoch=wanted.epoch,
+            run=run.id,
+            host=run.place,
+            base={n: at for n, at in head.base.items() if n in state.positions} | moved,
+            slots=head.slots_for(state),
+            totals=wanted.totals - self.partition_totals,
+            source=wanted.source,
+            target=wanted.target,
+            manifest=wanted.manifest,
+            serial=head.serial + (bool(state.intent) and not known.intent),
+            intent=KafkaIntent.of(state.intent),
+            committed_at=wanted.committed_at if committed else head.committed_at,
+            reading=wanted.reading,
+        )
+
+    def restart(self, state: BranchState, run: Run) -> KafkaHead:
+        """Begins another generation: what partitions have stored counts no more."""
+        return msgspec.structs.replace(
+            self.move(state, run),
             generation=new_generation(),
-            base=dict(positions),
-            totals=self.totals,
-            source=source,
-            target=target,
-            intent=None,
-            reading=next_reading(self.head.reading),
+            base=dict(state.positions),
+            totals=state.checkpoint.totals,
         )
 
 

@@ -6,7 +6,7 @@ A driver that comes late deletes nothing that has come since: the offsets are th
 from __future__ import annotations
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.kafka.client import PATIENCE, Topic
+from dataflow_assets.connectors.kafka.client import PATIENCE
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import KafkaHead
@@ -14,18 +14,17 @@ from dataflow_assets.contracts import Target, refuse_shared
 from dataflow_assets.errors import PermanentError
 
 
-def ends(
-    side_topic: CheckpointTopic, topic: Topic | None, sink: KafkaSinkOptions, target: Target
-) -> dict[str, int]:
+def ends(side_topic: CheckpointTopic, sink: KafkaSinkOptions, target: Target) -> dict[str, int]:
     """The offsets below which all records go, by partition; empty where there is no topic.
 
-    Called by the session on the driver, before a restart. Raises PermanentError where other flows
+    Called by the store on the driver, before a restart. Raises PermanentError where other flows
     write to the topic, or where its records cannot be deleted.
     """
+    admin = side_topic.about(sink.topic)
+    topic = admin.find(PATIENCE)
     if topic is None:
         return {}
     refuse_shared(target, sink.address(), side_topic.others(topic.id))
-    admin = side_topic.about(sink.topic)
     if not admin.rules().deletable:
         raise PermanentError(
             f"topic {sink.topic} cannot be emptied: its cleanup.policy is compact; "

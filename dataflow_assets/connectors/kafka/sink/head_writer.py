@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -19,7 +20,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import HEAD, KafkaHead, producer_of
 from dataflow_assets.connectors.kafka.sink.key_spelling import CURRENT
 from dataflow_assets.connectors.kafka.values import Outgoing
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import Target
 
 MOST = 8  # producers that a process keeps
 _DRIVER_SECONDS = 10  # how long an open transaction of a dead driver holds up a look
@@ -42,18 +43,18 @@ class HeadWriter:
         self._cluster, self._side_topic, self._target = cluster, side_topic, target
         self._closed = False
 
-    def take(self, run: Run) -> KafkaHead:
+    def take(self, step: Callable[[KafkaHead], KafkaHead]) -> KafkaHead:
         """Takes a new epoch; the driver before can write no head from here on.
 
-        Raises what `CheckpointTopic.head` and a transaction raise.
+        `step` makes the head of that epoch of the one that is stored. Raises what
+        `CheckpointTopic.head` and a transaction raise.
         """
         producer = self._take(producer_of(self._target))
         try:
-            found = self._head()
+            head = step(self._head())
         except BaseException:
             producer.close()
             raise
-        head = found.take(run, self._target.flow)
         self._write_with(producer, head)
         self.epoch = head.epoch
         return head

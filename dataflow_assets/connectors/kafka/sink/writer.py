@@ -2,6 +2,26 @@
 
 Rows, rejected records and the checkpoint are one transaction. A retry finds the checkpoint moved
 and skips what it covers; a driver of an older epoch finds another epoch in the head and stops.
+
+Why no interleaving loses or doubles a record, by whoever might come too late:
+
+- A task of an older driver, or a second attempt of Spark's. Every task first takes the producer of
+  its source partition (`init_transactions`: predecessors are fenced, their open transactions are
+  aborted, decided ones are ended), and only then reads head and checkpoint up to the end of the
+  log. So it sees every commit that ever will be, and none comes after it but its own successors'.
+  It stops when the head has another epoch, or an intent without its part.
+- It read the head just before a new driver took the epoch. Then its commit is one before that
+  driver's own tasks, which find its checkpoint and skip what it covers. Positions that the new
+  driver has read before are only too low.
+- The new driver restarts, empties or forgets the branch. Those three take the producers of all
+  slots first, under the new epoch: nothing that was begun before can be committed any more.
+- Two drivers. The younger one's `init_transactions` fences the elder, which can write no head.
+- A crash between produce and commit: the broker aborts the transaction, at the latest when the
+  next task or driver takes its producer. An unknown outcome of a commit is a TransientError: the
+  next attempt takes the producer, which ends the transaction one way or the other, and the
+  checkpoint tells which.
+- A commit that was answered may not be visible for a moment: readers here wait for the end of the
+  log, not for the last stable offset.
 """
 
 from __future__ import annotations
@@ -21,8 +41,12 @@ from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, KafkaTransaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors, outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
-from dataflow_assets.connectors.kafka.sink.checkpoint_records import dump, producer_of
-from dataflow_assets.connectors.kafka.sink.fencing import Claim
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
+    KafkaStored,
+    PartitionCheckpoint,
+    dump,
+    producer_of,
+)
 from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import (
@@ -33,9 +57,12 @@ from dataflow_assets.contracts import (
     Sent,
     Slice,
     Ticket,
+    Totals,
+    utc_now,
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.rejected_records import error_record, settle
+from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore
 
 _BATCH = 1_000_000  # bytes of a batch of records, where the topic takes as many
@@ -51,7 +78,7 @@ class KafkaSliceStore(SliceStore):
         self._rules = cache(partial(_rules, self._side_topic, sink.topic))
         self._routing = self._make_routing(ticket)
         self._producer: KafkaTransaction | None = None
-        self._claim: Claim
+        self._stored: KafkaStored
 
     def _make_routing(self, ticket: Ticket) -> Routing:
         replays = self._target.branch.endswith(REPLAY)
@@ -62,13 +89,25 @@ class KafkaSliceStore(SliceStore):
     def begin(self) -> SliceCommit | None:
         name = producer_of(self._target, self._piece.partition)
         self._producer = KafkaTransaction(self._cluster, name, self._settings())
-        self._claim = Claim.read(self._side_topic, self._ticket, self._piece)
-        self._check_topic(self._claim)
+        name = self._piece.partition
+        self._stored = self._read()
+        position, checkpoint = self._stored.position(name), self._stored.current.get(name)
+        check_planned(self._target.flow, self._piece, position)
+        self._check_topic()
         self._producer.begin()
-        position, checkpoint = self._claim.position, self._claim.checkpoint
         if position is None:
             return None
         return SliceCommit(position, staged=(dump(checkpoint).decode(),) if checkpoint else ())
+
+    def _read(self) -> KafkaStored:
+        """Reads what is stored of the partition, whose producer is taken: later ones are fenced.
+
+        Raises TakenOver under another epoch, or where the part is not recorded any more.
+        """
+        head, name = self._side_topic.owned_head(self._ticket.epoch), self._piece.partition
+        check_recorded(self._target.flow, self._piece, head.parts)
+        checkpoint = self._side_topic.checkpoint(head.slots[name]) if name in head.slots else None
+        return KafkaStored(head, {} if checkpoint is None else {name: checkpoint})
 
     @override
     def add(self, chunk: Chunk) -> Sequence[Rejection]:
@@ -81,12 +120,15 @@ class KafkaSliceStore(SliceStore):
 
     @override
     def commit(self, commit: SliceCommit) -> SliceCommit:
-        claim, producer = self._claim, self._producing()
+        stored, producer, name = self._stored, self._producing(), self._piece.partition
+        head, old = stored.head, stored.current.get(name)
         settle(self._target, self._piece, commit.rejected, self._beside, self._commits_with_errors)
-        moved = claim.move(commit.position, self._ticket.epoch, commit.totals)
-        checkpoint, key = dump(moved), self._piece.partition.encode()
-        producer.send(Outgoing(self._side_topic.topic, checkpoint, key), claim.slot)
-        self._check_topic(claim)  # again: nothing keeps a topic from being made anew
+        counted = commit.totals + (old.totals if old else Totals())
+        reached = (head.generation, commit.position, head.serial, self._ticket.epoch)
+        checkpoint = dump(PartitionCheckpoint(*reached, counted, utc_now()))
+        side_record = Outgoing(self._side_topic.topic, checkpoint, name.encode())
+        producer.send(side_record, head.slots[name])
+        self._check_topic()  # again: nothing keeps a topic from being made anew
         failpoints.reach("kafka.before-commit")
         producer.commit()
         producer.close()
@@ -112,7 +154,7 @@ class KafkaSliceStore(SliceStore):
         batch = {"batch.size": min(_BATCH, rules.most_bytes), "message.max.bytes": 1_000_000_000}
         return self._sink.producer_settings() | batch
 
-    def _check_topic(self, claim: Claim) -> None:
+    def _check_topic(self) -> None:
         """Rows go into the topic that the checkpoint is about."""
         found = self._side_topic.about(self._sink.topic).find(PATIENCE)
         if found is None:
@@ -120,7 +162,7 @@ class KafkaSliceStore(SliceStore):
                 f"topic {self._sink.topic} was deleted while the flow ran; create it again, or set "
                 "autoCreateTopic: true: the next run fills it from the start"
             )
-        if found.id != claim.stored.head.target:
+        if found.id != self._stored.head.target:
             raise TransientError(f"topic {self._sink.topic} was recreated while the flow ran")
 
     def _send(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:

@@ -9,7 +9,7 @@ import msgspec
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.sink.session import StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
 _REMOVE = "delete from checkpoints where id = '{}'"

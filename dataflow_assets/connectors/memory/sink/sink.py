@@ -8,7 +8,11 @@ from typing import ClassVar, Literal
 from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
 from dataflow_assets.connectors.memory.sink.checkpoint import peek
-from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
+from dataflow_assets.connectors.memory.sink.session import (
+    MemoryCheckpoints,
+    MemorySpanCheckpoints,
+    MemoryTable,
+)
 from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore, MemorySpanStore
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
@@ -22,13 +26,11 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.sink.session import TransactionalSession
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class _MemorySink(MemorySinkOptions, ABC):
-    def open(self, target: Target, run: Run) -> SinkSession:
-        return MemorySinkSession(self, target, run)
-
     def peek(self, target: Target) -> Checkpoint | None:
         return peek(Store(self.store), target)
 
@@ -47,6 +49,10 @@ class MemorySliceSink(_MemorySink):
     type: ClassVar[str] = "memory-slice"
     commits: ClassVar[Literal["slice", "span"]] = "slice"
 
+    def open(self, target: Target, run: Run) -> SinkSession:
+        table = MemoryTable(self)
+        return TransactionalSession(self, target, run, table, MemoryCheckpoints(self, target))
+
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         return SliceWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
 
@@ -56,6 +62,10 @@ class MemorySpanSink(_MemorySink):
 
     type: ClassVar[str] = "memory-span"
     commits: ClassVar[Literal["slice", "span"]] = "span"
+
+    def open(self, target: Target, run: Run) -> SinkSession:
+        table = MemoryTable(self)
+        return TransactionalSession(self, target, run, table, MemorySpanCheckpoints(self, target))
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """A writer whose receipt carries the rows."""

@@ -23,7 +23,6 @@ from dataflow_assets.contracts import (
     Chunk,
     ErrorRecord,
     N,
-    PartSlice,
     Position,
     Rejection,
     Slice,
@@ -116,8 +115,7 @@ class MemorySliceStore(MemorySpanStore):
         ticket, piece, flow = self._ticket, self._piece, self._ticket.target.flow
         found = load(connection, ticket.target)
         stored = check_owner(flow, found, ticket.epoch, ticket.run, self._sink.address())
-        if isinstance(piece, PartSlice):
-            check_recorded(flow, piece, stored.intent)
+        check_recorded(flow, piece, stored.intent)
         check_planned(flow, piece, stored.positions.get(piece.partition))
         return stored
 

@@ -15,7 +15,7 @@ from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.server_failure import translate_errors
-from dataflow_assets.sdk.sink.session import StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
 _TEXT = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"

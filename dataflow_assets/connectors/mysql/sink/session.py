@@ -1,14 +1,14 @@
-"""The driver's side: epoch, starting points, intents, and the table itself."""
+"""The driver's side: the table itself, and the row of the branch's state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets import failpoints
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import lend
@@ -18,31 +18,55 @@ from dataflow_assets.connectors.mysql.table import create_table
 from dataflow_assets.connectors.mysql.table.table import MysqlTable, find
 from dataflow_assets.contracts import (
     AddsColumns,
-    Checkpoint,
     ChecksTarget,
     Receipt,
     Run,
-    SourceSession,
-    Span,
     Target,
+    TargetTable,
     refuse_shared,
 )
 from dataflow_assets.sdk.server_failure import translate_errors
-from dataflow_assets.sdk.sink.session import StateChange, TransactionalSession
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
+from dataflow_assets.sdk.sink.session import TransactionalSession
 from dataflow_assets.sdk.sink.state import BranchState
 
 
-class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
-    """The state is a row of `dataflow_checkpoint`, locked in every transaction that changes it."""
+class MysqlLinks:
+    """Links of one session, each lent for one operation."""
 
-    def __init__(self, sink: MysqlSinkOptions, target: Target, run: Run) -> None:
-        self._options, self._branch = sink, target
-        with self._connect("opening") as link:
-            self._checkpoint(link).prepare()
-            MysqlRejected.beside(link, sink).prepare()
-            self._table = find(link, sink)
-            self._schema = self._describe(self._table)
-        super().__init__(sink, target, run)
+    def __init__(self, sink: MysqlSinkOptions, target: Target) -> None:
+        self.sink, self.target = sink, target
+        self.place = quote(*sink.place())
+
+    @contextmanager
+    def lend(self, what: str) -> Iterator[MysqlClient]:
+        with translate_errors(f"{what} {self.sink.address()}"), lend(self.sink) as link:
+            yield link
+
+    @contextmanager
+    def change(self, what: str) -> Iterator[MysqlCheckpoint]:
+        """The branch's row, in a transaction."""
+        with self.lend(what) as link, link.transaction():
+            yield self.row(link)
+
+    def row(self, link: MysqlClient) -> MysqlCheckpoint:
+        """The branch's row in the table of checkpoints."""
+        return MysqlCheckpoint(link, self.sink.place()[0], self.target)
+
+    def rename(self, before: str | None, identity: str | None) -> None:
+        """Stores that the table has another id, where the state is about the one of before."""
+        with self.change("moving the checkpoint of") as row:
+            found = row.load(lock=True)
+            if found is not None and found.checkpoint.target == before:
+                row.move(lambda _: found.adopt(identity))
+
+
+class MysqlSinkTarget(TargetTable, AddsColumns, ChecksTarget):
+    """The table of one branch."""
+
+    def __init__(self, links: MysqlLinks) -> None:
+        self._links, self._sink = links, links.sink
+        self._look_again()
 
     @property
     @override
@@ -63,97 +87,91 @@ class MysqlSinkSession(TransactionalSession, AddsColumns, ChecksTarget):
 
     @override
     def check_target(self) -> None:
-        if self._table is None and not self._options.auto_create_table:
-            raise self._options.no_table()
+        if self._table is None and not self._sink.auto_create_table:
+            raise self._sink.no_table()
 
     @override
     def create(self, sample: pa.Schema) -> None:
         self.check_target()
-        with self._connect("creating") as link:
-            create_table.create(link, self._options, sample)
+        with self._links.lend("creating") as link:
+            create_table.create(link, self._sink, sample)
         self._look_again()
 
     @override
     def statement(self, columns: pa.Schema) -> str:
         known = frozenset(self._schema.names if self._schema else ())
-        return create_table.adding(self._options, columns, known)
+        return create_table.adding(self._sink, columns, known)
 
     @override
     def add_columns(self, columns: pa.Schema) -> None:
         self._look_again()
         if statement := self.statement(columns):
-            with self._connect(f"running {statement} on") as link:
+            before = self.identity
+            with self._links.lend(f"running {statement} on") as link:
                 link.run(statement)
             self._look_again()
-            self.adopt()  # a table that is rebuilt for it has another id
+            self._links.rename(before, self.identity)  # a rebuilt table has another id
 
     @override
     def holds_rows(self) -> bool:
         if self._table is None:
             return False
-        with self._connect("looking for rows in") as link:
-            return bool(link.rows(f"SELECT 1 FROM {self._place} LIMIT 1"))  # noqa: S608 - quoted
-
-    @override
-    def read(self) -> BranchState | None:
-        with self._connect("reading the checkpoint of") as link:
-            return self._checkpoint(link).load()
-
-    @override
-    def record(self, step: StateChange) -> BranchState:
-        with self._connect("moving the checkpoint of") as link, link.transaction():
-            return self._checkpoint(link).move(step)
-
-    @override
-    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
-        with self._connect("taking over") as link, link.transaction():
-            checkpoint = self._checkpoint(link)
-            state = checkpoint.move(step)
-            if empty and self._table is not None:
-                self._check_alone(checkpoint)
-                link.run(f"DELETE FROM {self._place}")  # noqa: S608 - quoted
-                self._check_alone(checkpoint)  # whose rows were there has its checkpoint by now
-        return state
-
-    @override
-    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
-        del receipts  # their rows are stored
-        return self.record(step)
-
-    @override
-    def begin(self, span: Span) -> Span:
-        recorded = super().begin(span)
-        failpoints.reach("mysql.begin")
-        return recorded
-
-    @override
-    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
-        failpoints.reach("mysql.finish")
-        return super().finish(span, receipts, source)
-
-    def _check_alone(self, checkpoint: MysqlCheckpoint) -> None:
-        others = checkpoint.others(self.identity)
-        refuse_shared(self._branch, self._options.address(), others)
+        with self._links.lend("looking for rows in") as link:
+            return bool(link.rows(f"SELECT 1 FROM {self._links.place} LIMIT 1"))  # noqa: S608 - quoted
 
     def _look_again(self) -> None:
-        with self._connect("looking at") as link:
-            self._table = find(link, self._options)
+        with self._links.lend("looking at") as link:
+            self._table = find(link, self._sink)
             self._schema = self._describe(self._table)
 
     def _describe(self, table: MysqlTable | None) -> pa.Schema | None:
-        return table.schema(table.key(self._options)) if table else None
+        return table.schema(table.key(self._sink)) if table else None
 
-    def _checkpoint(self, link: MysqlClient) -> MysqlCheckpoint:
-        return MysqlCheckpoint(link, self._options.place()[0], self._branch)
 
-    @property
-    def _place(self) -> str:
-        return quote(*self._options.place())
+class MysqlCheckpoints(CheckpointStore):
+    """The state is a row of `dataflow_checkpoint`, locked in every transaction that changes it."""
 
-    @contextmanager
-    def _connect(self, what: str) -> Iterator[MysqlClient]:
-        with (
-            translate_errors(f"{what} {self._options.address()}"),
-            lend(self._options) as link,
-        ):
-            yield link
+    system: ClassVar = "mysql"
+
+    def __init__(self, links: MysqlLinks, table: TargetTable) -> None:
+        self._links, self._table = links, table
+
+    @override
+    def load(self, receipts: Sequence[Receipt] = ()) -> BranchState | None:
+        with self._links.lend("reading the checkpoint of") as link:
+            return self._links.row(link).load()
+
+    @override
+    def change(self, step: StateChange) -> BranchState:
+        with self._links.change("moving the checkpoint of") as row:
+            return row.move(step)
+
+    @override
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
+        with self._links.change("taking over") as row:
+            state = row.move(step)
+            if empty and self._table.identity is not None:
+                row.link.run(f"DELETE FROM {self._links.place}")  # noqa: S608 - quoted
+                # Whose rows were there has its checkpoint by now.
+                others = row.others(self._table.identity)
+                refuse_shared(self._links.target, self._links.sink.address(), others)
+        return state
+
+    @override
+    def sharing(self) -> Mapping[str, str]:
+        with self._links.lend("reading the checkpoints beside") as link:
+            return self._links.row(link).others(self._table.identity)
+
+
+class MysqlSinkSession(TransactionalSession):
+    """One epoch of one branch."""
+
+    _sink: MysqlSinkOptions
+
+    def __init__(self, sink: MysqlSinkOptions, target: Target, run: Run) -> None:
+        links = MysqlLinks(sink, target)
+        with links.lend("opening") as link:
+            links.row(link).prepare()
+            MysqlRejected.beside(link, sink).prepare()
+        table = MysqlSinkTarget(links)
+        super().__init__(sink, target, run, table, MysqlCheckpoints(links, table))

@@ -21,12 +21,11 @@ from dataflow_assets.connectors.postgresql.rejected.error_sink import Postgresql
 from dataflow_assets.connectors.postgresql.rejected.table import PostgresqlRejected
 from dataflow_assets.connectors.postgresql.sink.foreign_keys import explain
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
-from dataflow_assets.connectors.postgresql.table.checkpoint_tables import PostgresqlPartition
+from dataflow_assets.connectors.postgresql.table import checkpoint_rows, checkpoint_tables, table
+from dataflow_assets.connectors.postgresql.table.checkpoint_rows import PostgresqlPartition
 from dataflow_assets.contracts import (
     Chunk,
     ErrorRecord,
-    PartSlice,
     Rejection,
     Slice,
     Ticket,
@@ -92,7 +91,7 @@ class PostgresqlSliceStore(SliceStore):
         commit = replace(commit, rejected=explain(link, names["h"], target, oid, commit.rejected))
         settle(target, self._piece, commit.rejected, self._beside, self._commits_with_errors)
         failpoints.reach("postgresql.before-commit")
-        where = checkpoint_tables.columns(commit.position)
+        where = checkpoint_rows.columns(commit.position)
         counts = (commit.rows, len(commit.rejected), commit.bytes)
         expression = table.shape_sql(self._ticket.schema, "to_regclass($9::text)")
         query = _MOVE.format(**names, shape=expression)
@@ -113,14 +112,11 @@ class PostgresqlSliceStore(SliceStore):
         query = _LOCK.format(**self._names, shape=expression)
         found = link.execute(query, *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
-            raise checkpoint_tables.loss(
-                link, self._schema, self._ticket.target, self._ticket.epoch
-            )
+            raise checkpoint_rows.loss(link, self._schema, self._ticket.target, self._ticket.epoch)
         ((_, oid, shape, intent, *row),) = found
         self._check(oid, shape)
         flow, stored = self._ticket.target.flow, PostgresqlPartition.of(tuple(row))
-        if isinstance(self._piece, PartSlice):
-            check_recorded(flow, self._piece, checkpoint_tables.load_intent(intent))
+        check_recorded(flow, self._piece, checkpoint_rows.load_intent(intent))
         check_planned(flow, self._piece, stored.position)
         return stored
 

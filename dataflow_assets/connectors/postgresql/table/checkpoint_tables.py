@@ -9,24 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
 
-from dataflow_assets.connectors.postgresql.client import Link, Row, lock_name, quote
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, quote
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.table import durability
 from dataflow_assets.contracts import (
-    Checkpoint,
-    PartSlice,
-    Position,
     Target,
-    Totals,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over_by
-from dataflow_assets.sdk.sink.state import BranchState
 
 _TABLES = {
     "dataflow_checkpoint": """(
@@ -66,17 +56,6 @@ _ADD_LATEST = (
     ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0""",
 )
 _ADD_METADATA = "ALTER TABLE {r} ADD COLUMN IF NOT EXISTS metadata text"
-_HEADS = """
-SELECT flow, branch, epoch, run, manifest, source, target, intent,
-    (to_jsonb(h)->>'reading')::bigint, rows, rejected, bytes
-FROM {h} AS h
-WHERE (flow, branch) IN (SELECT e->>0, e->>1 FROM json_array_elements($1::json) AS e)
-"""  # a look at the table of an earlier version finds no column `reading`
-_PARTITIONS = """
-SELECT flow, branch, partition, next_offset, part, rows, rejected, bytes, committed_at
-FROM {p} WHERE (flow, branch) IN (SELECT e->>0, e->>1 FROM json_array_elements($1::json) AS e)
-ORDER BY partition
-"""
 # Links that wait have nobody's name, hold no lock and commit nothing any more: the epoch alone
 # stops an older driver that asks for one.
 _OLDER = """
@@ -134,8 +113,8 @@ def _make(link: Link, schema: str) -> None:
 def missing(link: Link, schema: str) -> list[str]:
     """Which of our tables are not there."""
     places = json.dumps(list(statements(schema).values()))
-    absences = link.execute(_MISSING, places)
-    return [name for name, (absent,) in zip(_TABLES, absences, strict=True) if absent]
+    found = link.execute(_MISSING, places)
+    return [name for name, (absent,) in zip(_TABLES, found, strict=True) if absent]
 
 
 def _columns(link: Link, schema: str) -> tuple[bool, bool]:
@@ -191,111 +170,3 @@ def end_older(link: Link, target: Target) -> None:
     names = application(target, 0)[:-1] + "%"
     for (pid,) in link.execute(_OLDER, names):
         link.execute(_END, names, pid)
-
-
-def position(row: Row) -> Position | None:
-    """The position of a row that begins with next_offset and part."""
-    at: Position | None = row[0] if row[0] is not None else row[1]
-    return at
-
-
-def columns(value: Position | None) -> tuple[int | None, str | None]:
-    return (value, None) if isinstance(value, int) else (None, value)
-
-
-@dataclass(frozen=True)
-class PostgresqlPartition:
-    """One partition's row: what was consumed and counted."""
-
-    position: Position | None
-    totals: Totals = Totals()
-    committed_at: datetime | None = None
-
-    @classmethod
-    def of(cls, row: Row) -> PostgresqlPartition:
-        """From next_offset, part, rows, rejected, bytes, committed_at."""
-        return cls(position(row), Totals(*row[2:5]), row[5])
-
-    def dump(self) -> str:
-        totals = (self.totals.rows, self.totals.rejected, self.totals.bytes)
-        moment = self.committed_at.isoformat() if self.committed_at else None
-        return json.dumps([*columns(self.position), *totals, moment])
-
-    @classmethod
-    def parse(cls, text: str) -> PostgresqlPartition:
-        *row, moment = json.loads(text)
-        return cls.of((*row, datetime.fromisoformat(moment) if moment else None))
-
-
-@dataclass(frozen=True)
-class PostgresqlStored:
-    """Everything stored for one branch; `head` counts what no partition's row counts any more."""
-
-    head: Checkpoint
-    intent: tuple[PartSlice, ...]
-    partitions: Mapping[str, PostgresqlPartition]
-
-    @property
-    def state(self) -> BranchState:
-        parts = self.partitions
-        times = [p.committed_at for p in parts.values() if p.committed_at]
-        checkpoint = replace(
-            self.head,
-            positions={n: p.position for n, p in parts.items() if p.position is not None},
-            totals=sum((p.totals for p in parts.values()), self.head.totals),
-            committed_at=max(times, default=None),
-        )
-        return BranchState(checkpoint, self.intent)
-
-
-def read(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, PostgresqlStored]:
-    """Returns what is stored, by the branch's id; without those of which nothing is."""
-    names = statements(schema)
-    pairs = json.dumps([[target.flow, target.branch] for target in targets])
-    ids = {(target.flow, target.branch): target.id for target in targets}
-    heads = link.execute(_HEADS.format(**names), pairs)
-    partitions = defaultdict[str, dict[str, PostgresqlPartition]](dict)
-    for flow, branch, name, *row in (
-        link.execute(_PARTITIONS.format(**names), pairs) if heads else ()
-    ):
-        partitions[ids[flow, branch]][name] = PostgresqlPartition.of(tuple(row))
-    stored = {ids[flow, branch]: _head(tuple(row)) for flow, branch, *row in heads}
-    return {
-        id_: PostgresqlStored(head, intent, partitions[id_])
-        for id_, (head, intent) in stored.items()
-    }
-
-
-def _head(row: Row) -> tuple[Checkpoint, tuple[PartSlice, ...]]:
-    epoch, run, manifest, source, oid, intent, reading, *totals = row
-    head = Checkpoint(
-        epoch,
-        {},
-        Totals(*totals),
-        source=source,
-        target=oid,
-        manifest=manifest,
-        run=run,
-        reading=reading or 0,
-    )
-    return head, load_intent(intent)
-
-
-def loss(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
-    """Why our epoch holds no more: who has it now, or that somebody removed the rows."""
-    query = "SELECT run, host, epoch FROM {h} WHERE flow = $1 AND branch = $2"
-    heads = link.execute(query.format(**statements(schema)), target.flow, target.branch)
-    if not heads or heads[0][2] == epoch:
-        return checkpoint_removed(target.flow, f"schema {schema}")
-    run, host, _ = heads[0]
-    return taken_over_by(target.flow, run, host)
-
-
-def dump_intent(parts: Iterable[PartSlice]) -> str:
-    """The parts of a bounded read as text."""
-    return json.dumps([[p.partition, p.after, p.upto, p.part] for p in parts])
-
-
-def load_intent(text: str | None) -> tuple[PartSlice, ...]:
-    """The recorded parts; none where no bounded read is recorded."""
-    return tuple(PartSlice(*part) for part in json.loads(text or "[]"))

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.table.document import TrinoDocument, Trino
 from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.sink.session import StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import StateChange
 
 NAME = "dataflow_checkpoints"
 _BESIDE = " in doubt"

@@ -7,14 +7,20 @@ other type makes it text COPY, for a COPY has one format.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.pool import lend
+from dataflow_assets.connectors.postgresql.sink.checkpoint import PostgresqlLinks
 from dataflow_assets.connectors.postgresql.sink.parse_texts import PARSERS
-from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
+from dataflow_assets.connectors.postgresql.sink.session import (
+    PostgresqlSinkSession,
+    PostgresqlSinkTarget,
+)
 from dataflow_assets.connectors.postgresql.table.column import PARSED, TYPE, PostgresqlColumn
 from dataflow_assets.connectors.postgresql.table.table import DRIVER, PostgresqlTable
 from dataflow_assets.contracts import Positions, Run, TakesOver, Target
@@ -25,31 +31,36 @@ from dataflow_assets.sdk.server_failure import translate_errors
 _AS_TEXT = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb"})
 
 
+class JustOneTarget(PostgresqlSinkTarget):
+    """Its columns are text."""
+
+    def __init__(self, names: tuple[str, ...], links: PostgresqlLinks) -> None:
+        """`names`: of the columns that are written."""
+        super().__init__(links)
+        self._names = names
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        if self._columns is None and self._table is not None:
+            self._columns = text_schema(self._table, self._names, str(self._sink.address()))
+        return self._columns
+
+
 class JustOneSession(PostgresqlSinkSession, TakesOver):
-    """Its columns are text, and it begins at the offsets that JustOne has stored."""
+    """It begins at the offsets that JustOne has stored."""
 
     def __init__(
         self, sink: PostgresqlSinkOptions, names: tuple[str, ...], target: Target, run: Run
     ) -> None:
         """`names`: of the columns that are written."""
-        self._names = names
-        self._texts: pa.Schema | None = None
         with translate_errors(f"opening {sink.address()}"), lend(sink.dsn()) as link:
             state_table.check_version(link, str(sink.address()))
-        super().__init__(sink, target, run)
-
-    @override
-    def schema(self) -> pa.Schema | None:
-        if self._texts is None and self._table is not None:
-            self._texts = text_schema(self._table, self._names, str(self._sink.address()))
-        return self._texts
+        super().__init__(sink, target, run, partial(JustOneTarget, names))
 
     @override
     def inheritance(self) -> Positions:
-        topic = self._target.source
-        reading = f"reading JustOne's state of {self._sink.address()}"
-        with translate_errors(reading), lend(self._sink.dsn()) as link:
-            offsets = state_table.offsets(link, self._schema, self._name, topic)
+        with self._links.lend("reading JustOne's state of") as link:
+            offsets = state_table.offsets(link, *self._sink.place(), self._target.source)
         failpoints.reach("justone.inherited")
         return {str(partition): offset for partition, offset in sorted(offsets.items())}
 

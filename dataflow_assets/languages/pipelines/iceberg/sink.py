@@ -39,14 +39,15 @@ class PipelineIcebergSink(IcebergSink):
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         session = super().open(target, run)
-        schema = session.schema()
+        table = session.table
+        schema = table.schema()
         columns = [field(column) for column in self.definition.columns]
         if schema is None:
-            session.create(pa.schema(columns))
+            table.create(pa.schema(columns))
             return session
         missing = [one.with_nullable(True) for one in columns if one.name not in schema.names]
-        if missing and isinstance(session, AddsColumns):
-            session.add_columns(pa.schema(missing))
+        if missing and isinstance(table, AddsColumns):
+            table.add_columns(pa.schema(missing))
         return session
 
 

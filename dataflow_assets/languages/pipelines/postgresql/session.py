@@ -33,31 +33,31 @@ class PostgresqlPipelineSession(PostgresqlSinkSession, NotesEnd):
     ) -> None:
         """`name`: of the pipeline. `config`: its settings as JSON, without secrets."""
         super().__init__(sink, target, run)
-        self._monitor = PostgresqlMonitor(self._schema, target.flow, target.branch)
-        unfinished = self._stored.state.unfinished_span is not None
-        with self._noting(), self._transaction("noting the state of") as link:
-            self._monitor.note_open(link, name, config, self._epoch)
-            self._monitor.settle(link, self._checkpoint.totals, unfinished=unfinished)
+        self._monitor = PostgresqlMonitor(sink.place()[0], target.flow, target.branch)
+        unfinished = bool(self._state.intent)
+        with self._noting(), self._links.transaction("noting the state of") as link:
+            self._monitor.note_open(link, name, config, self.checkpoint.epoch)
+            self._monitor.settle(link, self.checkpoint.totals, unfinished=unfinished)
 
     @override
     def begin(self, span: Span) -> Span:
         start = super().begin(span)
         if not start.empty:
-            with self._noting(), self._transaction("noting a batch of") as link:
-                self._monitor.note_begin(link, self._checkpoint.totals)
+            with self._noting(), self._links.transaction("noting a batch of") as link:
+                self._monitor.note_begin(link, self.checkpoint.totals)
         return start
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         checkpoint = super().finish(span, receipts, source)
-        with self._noting(), self._transaction("noting a batch of") as link:
+        with self._noting(), self._links.transaction("noting a batch of") as link:
             self._monitor.note_success(link, checkpoint.totals)
         return checkpoint
 
     @override
     def note_end(self, error: BaseException | None) -> None:
-        with self._noting(), self._transaction("noting the state of") as link:
-            self._monitor.note_end(link, self._epoch, kind_and_message(error))
+        with self._noting(), self._links.transaction("noting the state of") as link:
+            self._monitor.note_end(link, self.checkpoint.epoch, kind_and_message(error))
 
     def _noting(self) -> AbstractContextManager[None]:
         return noting(self._sink.address(), self._target.flow)
