@@ -88,7 +88,7 @@ chaos: setup-dev ## 200 kills and pauses that meet running work, over all sinks;
 	$(BIN)/python -m tests.stress.chaos $(CHAOS)
 
 test-all: setup-dev $(if $(shell command -v go),kube-apiserver) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
-	$(BIN)/python -m tests.stress.whole_suite --testers $(TESTERS)
+	$(BIN)/python -m tests.stress.whole_suite
 
 kube-apiserver: setup-dev ## A Kubernetes API server for tests, built with Go into .cache: a quarter of an hour, once
 	$(BIN)/python -m devservers.kubernetes

@@ -300,6 +300,17 @@ def test_postgresql_keeps_what_it_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+def test_mariadb_keeps_what_it_committed_and_its_log_has_rows(tmp_path: Path) -> None:
+    with devservers.MariaDB(tmp_path / "mariadb") as server:
+        server.execute("CREATE TABLE t (i INT)", "INSERT INTO t VALUES (1)", database="dataflow")
+        server.kill()
+        server.start()
+        assert server.execute("SELECT i FROM t", database="dataflow") == [(1,)]
+        durable = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@binlog_format"
+        assert server.execute(durable) == [(1, 1, "ROW")]
+
+
+@pytest.mark.crash
 def test_clickhouse_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     """The tokens too: an insert repeated after a crash is stored once."""
     with devservers.ClickHouse(tmp_path) as clickhouse:

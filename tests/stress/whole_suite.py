@@ -101,7 +101,7 @@ def age(text: str, folder: Path) -> str:
 def main() -> None:
     """Runs everything, writes the result down, and fails when a test did."""
     parser = argparse.ArgumentParser(prog="python -m tests.stress.whole_suite", description=__doc__)
-    parser.add_argument("--testers", type=int, default=3, help="tests that run at a time")
+    parser.add_argument("--testers", type=int, default=3, help="processes, each with Spark")
     parser.add_argument("--age", action="store_true", help="say only whether the page is too old")
     given = parser.parse_args()
     if given.age:

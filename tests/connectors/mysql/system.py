@@ -48,10 +48,8 @@ class Mysql(System):
 
     def rows(self, config: Config) -> list[Row]:
         kinds = self.declared(config)
-        listed = ", ".join(
-            f"ST_AsText({_quote(name)})" if kind == "point" else _quote(name)
-            for name, kind in kinds.items()
-        )
+        texts = {"point": "ST_AsText({})", "time": "CAST({} AS CHAR)"}
+        listed = ", ".join(texts.get(kind, "{}").format(_quote(n)) for n, kind in kinds.items())
         query = f"SELECT {listed} FROM {config['table']}"
         found = self.server.execute("SET time_zone = '+00:00'", query, database=self.database)
         rows = [dict(zip(kinds, map(_value, kinds.values(), row), strict=True)) for row in found]
@@ -82,10 +80,10 @@ def _plain(kind: str) -> str:
 
 
 def _value(kind: str, value: Any) -> Any:
-    """Booleans, which MySQL has none of."""
-    if value is not None and kind in {"tinyint(1)", "bit(1)"}:
-        return value not in {0, b"\0"}
-    return value
+    """Bits as numbers, and booleans, which MySQL has none of."""
+    if kind.startswith("bit(") and value is not None:
+        value = int.from_bytes(value)
+    return bool(value) if kind in {"tinyint(1)", "bit(1)"} and value is not None else value
 
 
 def _quote(name: str) -> str:

@@ -160,9 +160,9 @@ def error_table(sink: MysqlSinkOptions) -> ErrorTable:
 
 @contextmanager
 def _open(sink: MysqlSinkOptions, what: str, *, beside: bool) -> Iterator[MysqlRejected]:
-    place = f"dataflow_rejected beside {sink.address()}" if beside else str(sink.address())
+    place = f"dataflow_rejected beside {sink.address()}" if beside else sink.address()
     with (
-        translate_errors(f"cannot {what} the table of rejected records {place}"),
+        translate_errors(f"cannot {what} {'' if beside else 'the error sink '}{place}"),
         lend(sink) as client,
     ):
         if beside:

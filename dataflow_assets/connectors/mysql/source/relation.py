@@ -130,9 +130,11 @@ def _ordering(client: MysqlClient, base: str, column: MysqlColumn) -> MysqlColum
 
 def _columns(client: MysqlClient, source: MysqlSourceOptions) -> list[MysqlColumn]:
     database, table = source.place()
-    binds = {"database": database, "table": table}
-    json = json_columns(client, *source.place())
+    found = client.rows(_COLUMNS, {"database": database, "table": table})
+    # The checks of all tables of a database are looked through.
+    texts = any(kind == "longtext" for _, kind, *_ in found)
+    json = json_columns(client, database, table) if texts else set()
     return [
         MysqlColumn(name, "json" if name in json else kind, nullable == "NO", collation)
-        for name, kind, nullable, collation in client.rows(_COLUMNS, binds)
+        for name, kind, nullable, collation in found
     ]

@@ -11,7 +11,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unt
 )
 
 import devservers
-from tests.connectors.kafka.security.secured import WAYS, Config
+from dataflow_assets.connectors.kafka import client, create_topic, topics
+from tests.connectors.kafka.security.secured import LONG, WAYS, Config
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +37,10 @@ def topic(admin: AdminClient, request: pytest.FixtureRequest) -> str:
 def end(broker: devservers.SecureKafka, way: str) -> Config:
     listener, config = WAYS[way]
     return {"brokers": [broker.at(listener)], **config(broker)}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is not there at once is waited for longer than a busy machine takes."""
+    for module in (client, create_topic, topics):
+        monkeypatch.setattr(module, "TIMEOUT", LONG)

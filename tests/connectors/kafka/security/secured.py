@@ -21,7 +21,8 @@ from dataflow_assets.runs.request import Patience, Report, Request
 from devservers.secure_kafka import USERS
 from tests.connectors.kafka.topics import committed
 
-SOON = 6.0  # seconds within which a refusal is known; a question waits for eight
+SOON = 30.0  # seconds within which a refusal is known, where a question waits for LONG
+LONG = 60.0
 
 
 Config = dict[str, Any]

@@ -156,6 +156,7 @@ def test_a_consumer_that_waits_with_an_old_password_is_closed(
 ALWAYS = ("wrong password, plain", "foreign client certificate", "no rights")
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
     "refusal",
     [pytest.param(one, marks=() if one in ALWAYS else pytest.mark.full) for one in REFUSALS],

@@ -137,6 +137,7 @@ def test_a_client_that_may_describe_but_not_read(
     session.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_client_that_may_not_ask_its_group_goes_on(
     broker: devservers.SecureKafka, admin: AdminClient, topic: str
 ) -> None:
