@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
-from dataflow_assets.assets import ingest
+from dataflow_assets.assets import ingest, lane_runs
 from dataflow_assets.assets.lane_evictions import Evictions
+from dataflow_assets.assets.lane_flows import LaneFlows
 from dataflow_assets.assets.lane_registry import LaneRegistry
 from dataflow_assets.assets.lane_runs import LOCATION
 from dataflow_assets.contracts import Run
+from dataflow_assets.flow import Flow
 from tests.dagster.assets.lanes.shop import Shop, hold_up
 from tests.stand_in import until
 
@@ -37,9 +42,12 @@ def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(
     assert "leaves the lane: its sensor a_sensor was switched off" in shop.log(result, "a")
 
 
-def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop: Shop) -> None:
+def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.add("a", "b")
     shop.produce("a", 1)
+    _keep_until_waited_for(monkeypatch)
     running = shop.aside()
     until(lambda: shop.rows("a") == [1] and "default/a" in shop.driven())
     own = shop.own("a")
@@ -53,6 +61,21 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
     assert result.success
     assert f"leaves the lane: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
     assert not Evictions(shop.instance).of(shop.flows)
+
+
+def _keep_until_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """The lane lets no flow go before a run of the flow's own has seen that it drives it."""
+    seen, sleep, without = threading.Event(), time.sleep, LaneFlows._without_own_runs
+
+    def wait(seconds: float) -> None:
+        seen.set()
+        sleep(seconds)
+
+    def left(self: LaneFlows, flows: Sequence[Flow]) -> Sequence[Flow]:
+        return without(self, flows) if seen.is_set() else flows
+
+    patch.setattr(LaneFlows, "_without_own_runs", left)
+    patch.setattr(lane_runs, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
 
 
 def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Shop) -> None:
