@@ -14,7 +14,7 @@ from dataflow_assets.languages.common import properties
 from dataflow_assets.languages.common.documents import Document, Place, items, parse
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.language import Language, Parsed, form_of, languages
-from dataflow_assets.manifests import connections, kubernetes, unclaimed, unexpected
+from dataflow_assets.manifests import connections, kubernetes, unexpected
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
@@ -150,8 +150,51 @@ def _of(language: Language, document: Document) -> FileReading:
 def _of_none(document: Document, form: str) -> FileReading:
     if not document.sound:
         return FileReading()
-    problem, note = unclaimed.explain(document, form)
+    problem, note = explain_unclaimed(document, form)
     return FileReading(
         findings=(problem,) if problem else (),
         hints=(note,) if note else (),
     )
+
+
+_OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
+_CLASS = "connector.class"
+
+
+def explain_unclaimed(document: Document, form: str) -> tuple[Finding | None, Finding | None]:
+    """Says why a document is not read: as a mistake, as a note, or, of Dagster's files, not at all.
+
+    Args:
+        document: that no language claims.
+        form: `.properties` or `.yaml`.
+    """
+    if form == ".properties":
+        return None, _of_properties(document)
+    # A component of a Dagster project, as in its `defs.yaml`: manifests may be below it.
+    keys = set(document.value) if isinstance(document.value, dict) else set()
+    if keys <= _OF_DEFS and "." in str(document.get("type")):
+        return None, None
+    if problem := _unreadable(document):
+        return problem, None
+    return None, document.finding(("kind",), "is not a flow: skipped")
+
+
+def _of_properties(document: Document) -> Finding:
+    """Java programs have others than connectors and workers."""
+    if not document.get(_CLASS):
+        message = "is neither a connector that is read nor a Connect worker's file: skipped"
+        return document.finding((), message)
+    names = sorted(name for one in languages().values() for name in one.connector_classes)
+    whole = ", ".join(name for name in names if "." in name)  # Connect takes their last part, too
+    message = f"is another connector than {whole}: skipped"
+    return document.finding((_CLASS,), message)
+
+
+def _unreadable(document: Document) -> Finding | None:
+    """Why a document is nothing that Kubernetes would take either."""
+    if not isinstance(document.value, dict):
+        return document.finding((), "must be a mapping with apiVersion, kind, metadata and spec")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(document.get(key), str):
+            return document.finding((key,), "is required, as text", key=True)
+    return None

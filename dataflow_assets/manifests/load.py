@@ -7,11 +7,14 @@ changed, so that a sensor may load its folder at every tick.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+
+from pydantic import SecretStr
+from typing_extensions import override
 
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
@@ -23,8 +26,8 @@ from dataflow_assets.languages.language import Language, Neighbours, languages
 from dataflow_assets.manifests import connections, kubernetes, unexpected
 from dataflow_assets.manifests.file_reading import FileReading, read_file
 from dataflow_assets.manifests.folders import beside, expand
+from dataflow_assets.manifests.kubernetes import SecretDocument
 from dataflow_assets.manifests.neighbours import clashes, cycles
-from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, absent_files, foreign, missing_keys
 from dataflow_assets.secrets import Secrets
 
@@ -173,3 +176,46 @@ def _duplicates(files: list[FileReading]) -> Iterator[Finding]:
             where = f"{other.document.file}:{other.document.places[()].line}"
             message = f"Secret {'/'.join(secret.id)} is a duplicate; first in {where}"
             yield secret.document.finding(("metadata", "name"), message)
+
+
+Name = tuple[str, str]
+"""(namespace, name)."""
+Values = Mapping[str, SecretStr]
+
+
+class SecretDocuments(Mapping[Name, Values]):
+    """Secrets beside the manifests by (namespace, name); of duplicates the first one counts.
+
+    A file that cannot be read any more, or lacks a Secret that it had, leaves the last known
+    values: somebody may be in the middle of writing it.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        read: Callable[[Path], Iterable[SecretDocument]],
+    ) -> None:
+        """`read` parses a file where it has changed; it is a function of a module."""
+        self._files, self._read = files, read
+        self._known: dict[Name, Values] = {}
+
+    @override
+    def __getitem__(self, name: Name) -> Values:
+        return self._now()[name]
+
+    @override
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self._now())
+
+    @override
+    def __len__(self) -> int:
+        return len(self._now())
+
+    @override
+    def __repr__(self) -> str:
+        return f"SecretDocuments({', '.join(map(str, self._files))})"
+
+    def _now(self) -> Mapping[Name, Values]:
+        secrets = [secret for file in self._files for secret in self._read(file)]
+        self._known |= {secret.id: secret.values for secret in reversed(secrets)}
+        return self._known

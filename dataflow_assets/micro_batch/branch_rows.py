@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection, Shape
-from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.errors import RejectedRecord, blame
+from dataflow_assets.formats.columns import new_columns
 from dataflow_assets.formats.json import Decoded, JsonDecoder
-from dataflow_assets.micro_batch import new_columns, unknown_values
+from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.micro_batch.message_metadata import COLUMNS
 from dataflow_assets.micro_batch.originals import OriginalMessages, sink_rejection
 from dataflow_assets.records.record import NOT_UTF8, NotJson, Record, encode, text
 from dataflow_assets.records.wrapped import unwrap
@@ -121,7 +125,7 @@ class BranchRows:
         decoded = self._decode(incomplete)
         if decoded.rejected:
             bodies = [self.texts[one.offset] for one in decoded.rejected]
-            new_columns.check(self.branch, sent.batch, bodies)
+            check_new_columns(self.branch, sent.batch, bodies)
         refused = [self._place(one, offsets, sent) for one in decoded.rejected]
         refused += [
             sink_rejection(int(offsets[at]), n, error, sent) for at, n, error in self.failed
@@ -173,3 +177,42 @@ class BranchRows:
             numbers = np.array(self.n, np.int32)[ordinals]
             rows = rows.append_column(N, pa.array(numbers, pa.int32()))
         return rows
+
+
+def check_new_columns(
+    branch: PassBranch, batch: pa.RecordBatch, refused: Iterable[bytes | None]
+) -> None:
+    """Raises NewColumns where a refused body has a column of its table that the target lacks.
+
+    Called inside tasks, once for each batch of which a branch's decoder has refused something.
+
+    Args:
+        branch: whose target is asked.
+        batch: of messages that were made of typed rows.
+        refused: the bodies that the decoder has refused.
+    """
+    if branch.new_columns not in {"add", "fail"}:
+        return
+    schema = branch.ticket.schema
+    columns = _columns(batch)
+    unknown = [field for field in columns if branch.column(field.name) is None]
+    keys = {key for body in refused for key in _keys(body)} if unknown else set()
+    if lacked := [field for field in unknown if field.name in keys]:
+        with blame(branch.ticket.target.branch):
+            raise new_columns(lacked, schema, {*columns.names, *keys})
+
+
+def _columns(batch: pa.RecordBatch) -> pa.Schema:
+    return _read((batch.schema.metadata or {}).get(COLUMNS, b""))
+
+
+@lru_cache(maxsize=64)
+def _read(serialized: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(serialized)) if serialized else pa.schema([])
+
+
+def _keys(body: bytes | None) -> Iterator[str]:
+    try:
+        yield from msgspec.json.decode(body or b"", type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return

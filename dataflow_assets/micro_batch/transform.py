@@ -8,8 +8,8 @@ messages gets bodies, keys and headers as they were sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -35,7 +35,6 @@ from dataflow_assets.micro_batch.forward import Forwarded, keys_of
 from dataflow_assets.micro_batch.message_metadata import MetadataRows, deletions
 from dataflow_assets.micro_batch.originals import OriginalMessages, rejection, with_offset
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.replayed_rows import Again
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.wrapped import unwrap
@@ -160,3 +159,39 @@ def sample_bodies(
             if record.route in routes:
                 body = unwrap(record.body) if unwraps else record.body
                 yield text(body) if shape is None else shape(record)
+
+
+@dataclass(frozen=True)
+class Again:
+    """One record of those that a message had become: the only one of them that was rejected."""
+
+    n: int
+    rows: int | None
+    """How many there were; None: an earlier version did not count them."""
+
+    def choose(
+        self, found: Sequence[Record], routes: Collection[str | None]
+    ) -> list[tuple[int, Record]]:
+        """The records to put back of those that the message becomes now, with their indexes.
+
+        Where all of them are filtered out there are none. A message that was one record had
+        nothing stored, so it goes back whole. Raises RejectedRecord where nobody can tell which of
+        the records is the one that was rejected: another one of them stands in the table already.
+        """
+        if not found:
+            return []
+        if (self.rows != 1 and len(found) != (self.rows or len(found))) or self.n >= len(found):
+            now = len(found)
+            before = f"record {self.n + 1} of {self.rows or 'several'}"
+            raise RejectedRecord(
+                "encode",
+                f"it was {before} that its message became when it was rejected, and the steps make "
+                f"{now} of it now: which of them it is cannot be known. Let the steps make as many "
+                "again, or store it by hand and delete the entry",
+            )
+        chosen = list(enumerate(found)) if self.rows == 1 else [(self.n, found[self.n])]
+        if not all(record.route in routes for _, record in chosen):
+            raise RejectedRecord(
+                "encode", "by its steps it goes into another branch now than when it was rejected"
+            )
+        return chosen

@@ -15,17 +15,24 @@ import atexit
 import logging
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import psutil
+
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.spark import connect, errors, jars, java, warm_server, workers
+from dataflow_assets.spark import connect, errors, jars, java, warm_server
 from dataflow_assets.spark.lease import SparkLease
 from dataflow_assets.spark.package import package
 from dataflow_assets.spark.server import DEFAULTS, FLOW_SETTINGS, spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,12 +146,12 @@ class Spark:
         left = None
         if self.settings.mode == "connect":
             try:
-                left = workers.parent(session, warm_server.folder())
+                left = workers_parent(session, warm_server.folder())
             except Exception as error:  # noqa: BLE001 - whatever its client raises, the run is done
                 log.warning("Python workers may be left on the Spark server: %s", error)
         atexit.unregister(session.client.close)
         session.stop()
-        workers.end(left)
+        end_workers(left)
 
     def _alive(self, session: SparkSession) -> bool:
         if self.settings.mode == "master":
@@ -204,3 +211,52 @@ def _is_stopped(session: SparkSession) -> bool:
     except Exception:  # noqa: BLE001 - whatever py4j raises, this session is gone
         return True
     return False
+
+
+PARENT = "pyspark.daemon"
+# Spark's own name of a session: of the folder of its files, and in its workers' environment.
+SESSION = "SPARK_JOB_ARTIFACT_UUID"
+
+
+def workers_parent(session: SparkSession, folder: Path) -> psutil.Process | None:
+    """The parent of the session's workers on the server of a folder; None where it had none."""
+    parents = {name: process for process in _children(folder) if (name := _session(process))}
+    return parents.get(_name(session)) if parents else None
+
+
+def end_workers(process: psutil.Process | None) -> None:
+    """Ends the parent of a session's workers with them; psutil knows it by more than its number.
+
+    Spark ends the workers after a minute without work, and their parent never: 40 MB for each run
+    of a user's asset. Nobody can use it once its session is closed.
+    """
+    if process is not None:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+
+
+def _children(folder: Path) -> list[psutil.Process]:
+    server = warm_server.running(folder)
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(server.pid).children() if server else []
+    return []
+
+
+def _session(process: psutil.Process) -> str | None:
+    with suppress(psutil.Error):
+        if PARENT in process.cmdline():
+            return process.environ().get(SESSION)
+    return None
+
+
+def _name(session: SparkSession) -> str:
+    """Returns what the server calls a session, without a job, which would wait for those of others.
+
+    The client does not say; the list of files of all sessions does, of a file that we send.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        mark = Path(folder) / Path(folder).name
+        mark.touch()
+        connect.send(session, mark, file=True)
+    paths = [Path(row[0]) for row in session.sql("LIST FILES").collect()]
+    return next(path.parent.parent.name for path in paths if path.name == mark.name)

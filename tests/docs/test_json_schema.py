@@ -58,6 +58,7 @@ BEYOND = {
     "an equals sign at the end of a very long condition",
     "a variable",
     "a name with an umlaut",
+    "a Secret's data with an umlaut",
     "a zone",
     "a partition",
     "four rules at once",

@@ -64,7 +64,7 @@ def _client(parsed: dsn.Dsn, host: str, port: int, name: str) -> Client:
     import urllib3
     from urllib3.exceptions import InsecureRequestWarning
 
-    found = dsn.material(parsed)
+    certs = dsn.material(parsed)
     if parsed.secure and not parsed.verify:
         warn_unchecked(f"clickhouse {host}:{port}")
         urllib3.disable_warnings(InsecureRequestWarning)  # it would warn at each request
@@ -80,11 +80,11 @@ def _client(parsed: dsn.Dsn, host: str, port: int, name: str) -> Client:
             connect_timeout=parsed.connect_seconds,
             send_receive_timeout=parsed.answer_seconds,
             verify=parsed.verify,
-            ca_cert=private_file(found.ca) if found.ca else None,
-            client_cert=private_file(found.cert) if found.cert else None,
-            client_cert_key=private_file(found.key) if found.key else None,
+            ca_cert=private_file(certs.ca) if certs.ca else None,
+            client_cert=private_file(certs.cert) if certs.cert else None,
+            client_cert_key=private_file(certs.key) if certs.key else None,
             # With a password the certificate is for the connection, else for the user as well.
-            tls_mode="strict" if found.cert and parsed.password else None,
+            tls_mode="strict" if certs.cert and parsed.password else None,
             compress=parsed.compress,
             proxy_path=parsed.path,
             client_name=name,

@@ -83,10 +83,10 @@ def parse(text: str) -> Dsn:
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     native = match["scheme"] == "clickhouse"
     secure = match["scheme"] == "https" or _flag(query, "secure")
-    found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
-    secure = secure or any(encrypted for _, _, encrypted in found)
+    hosts = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
+    secure = secure or any(encrypted for _, _, encrypted in hosts)
     return Dsn(
-        hosts=tuple((host, port) for host, port, _ in found),
+        hosts=tuple((host, port) for host, port, _ in hosts),
         database=unquote(match["database"] or "") or query.get("database") or "default",
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
         password=unescape(match["password"] or "") or query.get("password", ""),
@@ -98,7 +98,7 @@ def parse(text: str) -> Dsn:
         connect_seconds=_seconds(query, 10, "dial_timeout", "connect_timeout"),
         answer_seconds=_seconds(query, 300, "read_timeout", "send_receive_timeout"),
         settings={k: v for k, v in query.items() if k not in _OPTIONS | _DROPPED},
-        note=_note(match["hosts"], found) if native else "",
+        note=_note(match["hosts"], hosts) if native else "",
         idle=tuple(key for key in query if key in _DROPPED),
     )
 
@@ -117,10 +117,10 @@ def with_tls(text: str, tls: Tls) -> str:
             "connectionString: there is a block tls, but the connection is not encrypted; write "
             "https:// or secure=true"
         )
-    found = tls.material()
-    given = dict(zip(_CERTIFICATES, (found.ca, found.cert, found.key), strict=True))
-    more = {key: value for key, value in given.items() if value}
-    more |= {} if found.verify else {"skip_verify": "true"}
+    certs = tls.material()
+    texts = dict(zip(_CERTIFICATES, (certs.ca, certs.cert, certs.key), strict=True))
+    more = {key: value for key, value in texts.items() if value}
+    more |= {} if certs.verify else {"skip_verify": "true"}
     match = _parts(text)
     has_query = match is not None and match["query"] is not None  # a password may have a `?`
     return text.strip() + ("&" if has_query else "?") + urlencode(more, quote_via=quote)
@@ -134,21 +134,21 @@ def material(parsed: Dsn) -> Material:
 
 
 def _files(query: Mapping[str, str], *, secure: bool) -> dict[str, str]:
-    found = {key: query[key] for key in _CERTIFICATES if query.get(key)}
-    for key, value in found.items():
+    files = {key: query[key] for key in _CERTIFICATES if query.get(key)}
+    for key, value in files.items():
         if not names_one(value):
             raise PermanentError(
                 f"connectionString: {key} must be an absolute path, PEM text, or the name of a "
                 f"file below {FOLDER}, written {key}=namespace/name/key"
             )
-    if found and not secure:
+    if files and not secure:
         raise PermanentError(
-            f"connectionString: {', '.join(found)} without encryption; write https:// or "
+            f"connectionString: {', '.join(files)} without encryption; write https:// or "
             "secure=true"
         )
-    if ("client_cert" in found) != ("client_cert_key" in found):
+    if ("client_cert" in files) != ("client_cert_key" in files):
         raise PermanentError("connectionString: client_cert and client_cert_key belong together")
-    return found
+    return files
 
 
 def server(text: str) -> str:
@@ -160,13 +160,13 @@ def server(text: str) -> str:
 def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host, with its HTTP and its native port; standard ones bare."""
     parsed = parse(text)
-    found: list[str] = []
+    places: list[str] = []
     for host, port in parsed.hosts:
-        found.append(f"{host}:{port}/{parsed.database}")
+        places.append(f"{host}:{port}/{parsed.database}")
         if port == _HTTP[parsed.secure]:
             native = next(port for port, secure in _NATIVE.items() if secure == parsed.secure)
-            found += [f"{host}:{native}/{parsed.database}", f"{host}/{parsed.database}"]
-    return tuple(found)
+            places += [f"{host}:{native}/{parsed.database}", f"{host}/{parsed.database}"]
+    return tuple(places)
 
 
 def scrub(message: str, text: str) -> str:
@@ -218,9 +218,9 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 def _compression(value: str) -> str | bool:
     """`true` and `false`, or the name of a method; the Go driver's `none` is false."""
-    named = {"true": True, "1": True, "": True, "false": False, "0": False, "none": False}
-    if value.lower() in named:
-        return named[value.lower()]
+    words = {"true": True, "1": True, "": True, "false": False, "0": False, "none": False}
+    if value.lower() in words:
+        return words[value.lower()]
     if value.lower() not in {"lz4", "zstd", "gzip"}:
         raise PermanentError("connectionString: compress is true, false, lz4, zstd or gzip")
     return value.lower()

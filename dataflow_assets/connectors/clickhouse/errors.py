@@ -195,12 +195,12 @@ def from_driver(error: Exception) -> ClickhouseFailure:
     text = str(error)
     code = getattr(error, "code", None)
     status = _STATUS.search(text)
-    found = _TEXT.search(text)
-    if found is None and (coded := re.search(r"Code: (\d+)", text)) and code is None:
+    match = _TEXT.search(text)
+    if match is None and (coded := re.search(r"Code: (\d+)", text)) and code is None:
         code = int(coded[1])
-    if found is None and code is None and status is None:
+    if match is None and code is None and status is None:
         text = cause(error)  # the driver's own text has the whole request in it
-    return ClickhouseFailure(found[1] if found else text, code, int(status[1]) if status else None)
+    return ClickhouseFailure(match[1] if match else text, code, int(status[1]) if status else None)
 
 
 @contextmanager

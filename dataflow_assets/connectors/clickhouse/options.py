@@ -76,8 +76,8 @@ class ClickhouseConnection(DatabaseTable):
         if parsed.secure and not parsed.verify:
             yield "connection_string", f"skip_verify: {UNCHECKED}"
         if parsed.idle:
-            said = "no effect here: pools and protocols of another client"
-            yield "connection_string", f"{', '.join(parsed.idle)}: {said}"
+            note = "no effect here: pools and protocols of another client"
+            yield "connection_string", f"{', '.join(parsed.idle)}: {note}"
 
     @override
     def server(self) -> str:

@@ -52,9 +52,9 @@ class ClickhouseType:
     def elements(self) -> Iterator[tuple[str, ClickhouseType]]:
         """Of a tuple: names, counted from 1 where there are none, and types."""
         for number, argument in enumerate(self.arguments, 1):
-            named = _ELEMENT.match(argument.strip())
-            name = unquote(named[1]) if named else str(number)
-            yield name, ClickhouseType.of(named[2] if named else argument)
+            match = _ELEMENT.match(argument.strip())
+            name = unquote(match[1]) if match else str(number)
+            yield name, ClickhouseType.of(match[2] if match else argument)
 
     def inside(self) -> Iterator[ClickhouseType]:
         """This type and all it is made of, bare."""

@@ -195,8 +195,8 @@ def _arrow(name: str, kind: ClickhouseType) -> tuple[pa.DataType, Kind | None]:
         key, item = map(ClickhouseType.of, bare.arguments)
         return pa.map_(_arrow(name, key)[0], _element("value", name, item)), None
     if bare.name in {"Tuple", "Nested"}:
-        found = pa.struct([_element(label, name, each) for label, each in bare.elements()])
-        return (found if bare.name == "Tuple" else pa.list_(found)), None
+        struct = pa.struct([_element(label, name, each) for label, each in bare.elements()])
+        return (struct if bare.name == "Tuple" else pa.list_(struct)), None
     if bare.name.startswith("Decimal"):
         precision, scale = _decimal(bare)
         return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale), None
@@ -221,8 +221,8 @@ def _cast(kind: ClickhouseType) -> str:
     if bare.name == "Array":
         text = f"Array({_cast(ClickhouseType.of(bare.arguments[0]))})"
     elif bare.name in {"Tuple", "Nested"}:
-        named = [f"{quote(label)} {_cast(each)}" for label, each in bare.elements()]
-        text = f"Tuple({', '.join(named)})"
+        fields = [f"{quote(label)} {_cast(each)}" for label, each in bare.elements()]
+        text = f"Tuple({', '.join(fields)})"
         text = text if bare.name == "Tuple" else f"Array({text})"
     elif bare.name == "Map":
         text = f"Map({', '.join(_cast(ClickhouseType.of(each)) for each in bare.arguments)})"

@@ -116,11 +116,11 @@ class TextLink(Link):
     def describe(self, query: str) -> list[tuple[str, str, int]]:
         """The columns of a query without running it twice: name, oid of the type, its modifier."""
         self.execute(query)
-        found = self._cursor.pgresult
-        assert found is not None  # noqa: S101 - it was just executed
+        result = self._cursor.pgresult
+        assert result is not None  # noqa: S101 - it was just executed
         return [
-            ((found.fname(at) or b"").decode(), str(found.ftype(at)), found.fmod(at))
-            for at in range(found.nfields)
+            ((result.fname(at) or b"").decode(), str(result.ftype(at)), result.fmod(at))
+            for at in range(result.nfields)
         ]
 
     def copy_out(self, query: str) -> Iterator[memoryview]:

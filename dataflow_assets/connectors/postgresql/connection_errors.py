@@ -51,8 +51,8 @@ def of_tls(connection: str, message: str) -> str:
     material = dsn.material(connection)
     for host, address, port in dsn.endpoints(connection):
         where = host, int(port)
-        if found := handshake.trouble(material, where, _OPTIONS, _greet, address=address):
-            return found
+        if trouble := handshake.trouble(material, where, _OPTIONS, _greet, address=address):
+            return trouble
     return ""
 
 
@@ -64,13 +64,13 @@ def _greet(plain: socket.socket) -> None:
 
 def words(message: str) -> str:
     """Returns what the server said, without libpq's account of the ways it tried."""
-    said = [line.partition(":  ")[2] for line in message.splitlines() if ":  " in line]
-    return said[0] if said else message
+    parts = [line.partition(":  ")[2] for line in message.splitlines() if ":  " in line]
+    return parts[0] if parts else message
 
 
 def silence(message: str) -> str:
     """Why no server answers, in one line: libpq writes several, with a question in them."""
-    reasons = [found[1] for line in message.splitlines() if (found := _SILENT.search(line))]
+    reasons = [match[1] for line in message.splitlines() if (match := _SILENT.search(line))]
     short = "; ".join(dict.fromkeys(reasons)) or " ".join(message.split())
     short = re.sub(r"\[Errno -?\d+\] ", "", short)
     return f"{short}; check host and port of the connection string"
@@ -114,8 +114,8 @@ def _verbosity() -> Callable[[int, int], int] | None:
     """PQsetErrorVerbosity of the libpq that psycopg itself uses, found through psycopg's module."""
     path = sys.modules[pq.PGconn.__module__].__file__
     try:
-        found = ctypes.CDLL(path).PQsetErrorVerbosity
+        call = ctypes.CDLL(path).PQsetErrorVerbosity
     except (OSError, AttributeError):  # psycopg's pure Python: the words are all there is
         return None
-    found.argtypes = [ctypes.c_void_p, ctypes.c_int]
-    return found
+    call.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return call

@@ -113,5 +113,5 @@ def _since(values: Values, epoch: int, name: str) -> Values:
     infinite = (values == limits.max) | (values == limits.min)
     if bool((~infinite & (values < limits.min + epoch)).any()):
         raise PostgresqlFailure("timestamp out of range", "22008", column=name)
-    found = np.where(infinite, values, values - epoch * ~infinite)
-    return np.asarray(found.astype(values.dtype.newbyteorder(">")))
+    ticks = np.where(infinite, values, values - epoch * ~infinite)
+    return np.asarray(ticks.astype(values.dtype.newbyteorder(">")))

@@ -55,10 +55,10 @@ def parse(text: str) -> dict[str, str]:
     if settings is None:
         usual = "neither a postgresql:// URL nor libpq's key=value text"
         raise PermanentError(f"connectionString: {foreign(text.strip()) or usual}")
-    found = {key: str(value) for key, value in settings.items() if value not in {None, ""}}
-    _check_ports(found)
-    _check_files(found)
-    return found
+    texts = {key: str(value) for key, value in settings.items() if value not in {None, ""}}
+    _check_ports(texts)
+    _check_files(texts)
+    return texts
 
 
 def conninfo(text: str, application: str) -> str:
@@ -86,9 +86,9 @@ def with_tls(text: str, tls: Tls) -> str:
         )
     if mode == "require" and not material.verify:
         warn_unchecked(f"postgresql {server(text)}")
-    given = {"sslrootcert": material.ca, "sslcert": material.cert, "sslkey": material.key}
-    named = {key: value for key, value in given.items() if value}
-    own = _with_authorities({**settings, "sslmode": mode, **named})
+    certs = {"sslrootcert": material.ca, "sslcert": material.cert, "sslkey": material.key}
+    files = {key: value for key, value in certs.items() if value}
+    own = _with_authorities({**settings, "sslmode": mode, **files})
     return make_conninfo("", **own)
 
 
@@ -148,8 +148,8 @@ def _check_files(settings: dict[str, str]) -> None:
 
 def _with_files(settings: dict[str, str]) -> dict[str, str]:
     """The settings with a private file for each certificate and key: libpq takes files only."""
-    given = {k: v for k, v in settings.items() if k in _FILES and (k, v) != _SYSTEM}
-    return settings | {key: private_file(_pem(key, value)) for key, value in given.items()}
+    files = {k: v for k, v in settings.items() if k in _FILES and (k, v) != _SYSTEM}
+    return settings | {key: private_file(_pem(key, value)) for key, value in files.items()}
 
 
 def _pem(key: str, value: str) -> str:
@@ -168,10 +168,10 @@ def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host; the default port may be left out."""
     settings = parse(text)
     database = settings.get("dbname") or settings.get("user") or "postgres"
-    found: list[str] = []
+    places: list[str] = []
     for host, port in _ports(settings):
-        found += [f"{host}:{port}/{database}"] + [f"{host}/{database}"] * (port == "5432")
-    return tuple(found)
+        places += [f"{host}:{port}/{database}"] + [f"{host}/{database}"] * (port == "5432")
+    return tuple(places)
 
 
 def endpoints(text: str) -> list[tuple[str, str, str]]:
@@ -183,8 +183,8 @@ def endpoints(text: str) -> list[tuple[str, str, str]]:
     pairs = _ports(settings)
     addresses = settings.get("hostaddr", "").split(",")
     addresses = addresses if len(addresses) == len(pairs) else [""] * len(pairs)
-    found = zip(pairs, addresses, strict=True)
-    return [(host, address, port) for (host, port), address in found if not host.startswith("/")]
+    zipped = zip(pairs, addresses, strict=True)
+    return [(host, address, port) for (host, port), address in zipped if not host.startswith("/")]
 
 
 def _ports(settings: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -217,14 +217,14 @@ def _from_url(text: str) -> dict[str, str] | None:
     if match is None:
         return None
     host, port = _hosts(match["hosts"])
-    found = {
+    parts = {
         "user": unquote(match["user"] or ""),
         "password": unescape(match["password"] or ""),
         "host": host,
         "port": port,
         "dbname": unquote(match["database"] or ""),
     }
-    return {**found, **_query(match["query"] or "")}
+    return {**parts, **_query(match["query"] or "")}
 
 
 def _hosts(text: str) -> tuple[str, str]:
@@ -241,15 +241,15 @@ def _host(text: str) -> tuple[str, str]:
 
 
 def _query(text: str) -> dict[str, str]:
-    known, options = {}, []
+    values, options = {}, []
     for key, value in parse_qsl(text, keep_blank_values=True):
         if key in _keywords():
-            known[key] = value
+            values[key] = value
         elif not key.startswith(_DROPPED):
             options.append(f"-c {key}={_escape(value)}")
     if options:
-        known["options"] = " ".join([*filter(None, [known.get("options")]), *options])
-    return known
+        values["options"] = " ".join([*filter(None, [values.get("options")]), *options])
+    return values
 
 
 def _escape(value: str) -> str:

@@ -146,14 +146,14 @@ class PostgresqlTlsFailure(PostgresqlFailure):
 
 def from_psycopg(error: psycopg.Error) -> PostgresqlFailure:
     diag, copied = error.diag, _column(error.diag.context)
-    found = PostgresqlFailure(
+    failure = PostgresqlFailure(
         diag.message_primary or str(error),
         error.sqlstate,
         constraint=diag.constraint_name,
         column=diag.column_name or copied,
     )
-    found.of_value, found.routine = copied is not None, diag.source_function or ""
-    return found
+    failure.of_value, failure.routine = copied is not None, diag.source_function or ""
+    return failure
 
 
 def _column(context: str | None) -> str | None:

@@ -45,8 +45,8 @@ class TrinoClient:
         self._encrypted = options.scheme == "https"
         self._anonymous = options.keycloak is None
         # An authenticated user is the token's own, where none is named.
-        asked = options.keycloak is not None and options.scheme == "https"
-        user = options.user or (None if asked else USER)
+        sends = options.keycloak is not None and options.scheme == "https"
+        user = options.user or (None if sends else USER)
         session = ClientSession(
             user=user,  # type: ignore[arg-type]  # a header that is None is not sent
             catalog=options.catalog,
@@ -71,8 +71,8 @@ class TrinoClient:
 
     def value(self, sql: str) -> Any:
         """The first value of the first row; None where there is none. Raises Failure."""
-        found = self.rows(sql)
-        return found[0][0] if found else None
+        rows = self.rows(sql)
+        return rows[0][0] if rows else None
 
     def run(self, sql: str) -> int:
         """Runs a statement to its end; how many rows it has written. Raises Failure."""
@@ -205,16 +205,16 @@ def _session(options: TrinoConnection) -> Session:
     if (keycloak := options.keycloak) is not None:
         grant = keycloak.grant(authorities)
         token = keycloak.token
-        known = tokens(grant) if grant else (token.get_secret_value() if token else "")
-        session.auth = Bearer(known, "keycloak.token")
+        bearer = tokens(grant) if grant else (token.get_secret_value() if token else "")
+        session.auth = Bearer(bearer, "keycloak.token")
         session.trust_env = False  # a .netrc would win over the token
     return session
 
 
 def _authorities(options: TrinoConnection) -> str | None:
     """The certificates as PEM text; None for the usual ones. Raises PermanentError."""
-    found = pem(options.ca.get_secret_value() if options.ca else None, "ca")
-    return found or None
+    text = pem(options.ca.get_secret_value() if options.ca else None, "ca")
+    return text or None
 
 
 def quote(*names: str) -> str:

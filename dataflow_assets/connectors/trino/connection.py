@@ -36,10 +36,10 @@ def _coordinator(value: str | None) -> str | None:
 
 def _bare(value: str) -> SplitResult:
     """An address that is scheme, host and port alone. Raises ValueError for any other."""
-    found = parts(value, "https://trino:8443")
-    if found.path.strip("/") or found.query or found.fragment:
+    url = parts(value, "https://trino:8443")
+    if url.path.strip("/") or url.query or url.fragment:
         raise ValueError("must be scheme, host and port alone, like https://trino:8443")
-    return found
+    return url
 
 
 class TrinoConnection(NamedTable):
@@ -144,8 +144,8 @@ class TrinoConnection(NamedTable):
     @override
     def resolved_address(self) -> Address:
         """Checkpoints have always been kept under the name of the schema's Secret alone."""
-        ref, known = self.namespace_secret_ref, self.address()
-        return replace(known, namespace=ref.name) if ref and known.namespace else known
+        ref, address = self.namespace_secret_ref, self.address()
+        return replace(address, namespace=ref.name) if ref and address.namespace else address
 
     def _connection(self) -> str:
         ref = self.server_url_secret_ref
@@ -179,9 +179,9 @@ class TrinoConnection(NamedTable):
     @property
     def shared(self) -> Any:
         """The coordinator, the catalog, and who asks."""
-        known = self.keycloak.grant(None) if self.keycloak else None
+        grant = self.keycloak.grant(None) if self.keycloak else None
         token = self.keycloak.token if self.keycloak else None
-        return (self.server_url, self.catalog, self.user, known, token)
+        return (self.server_url, self.catalog, self.user, grant, token)
 
 
 def _show(value: str | None, ref: SecretRef | None) -> str:

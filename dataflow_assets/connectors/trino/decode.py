@@ -114,10 +114,10 @@ def _number(text: str, arrow: Any) -> int:
     moment, _, fraction = text.removeprefix("+").partition(".")
     digits = 9 if arrow.unit == "ns" else 6
     seconds = int(np.datetime64(moment.replace(" ", "T"), "s").astype(np.int64))
-    found: int = seconds * 10**digits + int(fraction.ljust(digits, "0") or 0)
-    if not -(2**63) < found < 2**63 - 1:
+    ticks: int = seconds * 10**digits + int(fraction.ljust(digits, "0") or 0)
+    if not -(2**63) < ticks < 2**63 - 1:
         raise ValueError(f"{text} is beyond what 64 bits count in {arrow.unit} since 1970")
-    return found
+    return ticks
 
 
 def _lists(values: Sequence[Any], kind: TrinoType, arrow: Any) -> pa.Array:

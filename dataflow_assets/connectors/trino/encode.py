@@ -140,8 +140,8 @@ def _inside(expression: str, kind: TrinoType) -> str:
         items = f"transform_values({expression}, (k{name}, {name}) -> {value(name, item)})"
         return f"transform_keys({items}, (k{name}, {name}) -> {value(f'k{name}', key)})"
     members = ", ".join(value(f"{expression}[{at}]", each) for at, each in enumerate(kind.inner, 1))
-    made = f"CAST(ROW({members}) AS {kind.spelling})"
-    return f"IF({expression} IS NULL, NULL, {made})"
+    row = f"CAST(ROW({members}) AS {kind.spelling})"
+    return f"IF({expression} IS NULL, NULL, {row})"
 
 
 def typed_value(text: str, kind: str) -> str:

@@ -186,10 +186,10 @@ def _of_query(error: Any) -> TrinoFailure:
 
 def _of_status(text: str) -> TrinoFailure:
     status = re.search(r"error (\d{3})", text)
-    said = re.sub(r"^error \d{3}:? ?(b['\"])?|['\"]$", "", text)
+    words = re.sub(r"^error \d{3}:? ?(b['\"])?|['\"]$", "", text)
     code = int(status[1]) if status else None
     return TrinoFailure(
-        f"HTTP status {code}" + (f": {_one_line(said)}" if said else ""), status=code
+        f"HTTP status {code}" + (f": {_one_line(words)}" if words else ""), status=code
     )
 
 

@@ -33,13 +33,13 @@ def _with_host(value: str | None) -> str | None:
 
 def parts(value: str, example: str) -> SplitResult:
     """Raises ValueError, which never shows the address: it may have a password."""
-    found = parts_of(value, example)
-    if "@" in found.netloc:
+    url = parts_of(value, example)
+    if "@" in url.netloc:
         raise ValueError(
             f"must have no user and password, which nobody would be sent: write {example}, and set "
             "`keycloak` or `user`"
         )
-    return found
+    return url
 
 
 def is_plain(address: str | None) -> bool:
@@ -141,7 +141,7 @@ class Keycloak(Spec):
 
     def _server(self) -> str:
         """Keycloak's address, without blanks around it and the slash at its end."""
-        found = (self.server_url or "").strip()
+        address = (self.server_url or "").strip()
         with of_secret("keycloak.serverURL"):
-            parts(found, _KEYCLOAK)
-        return found.rstrip("/")
+            parts(address, _KEYCLOAK)
+        return address.rstrip("/")

@@ -129,6 +129,6 @@ class TrinoSinkOptions(SoftDeleteOptions, TrinoConnection):
         yield from super().remarks()
         if self.batch_flush_interval_seconds == 0:
             yield "batch_flush_interval_seconds", AT_ONCE
-        said = _MERGED if self.upsert_mode else _APPENDED
-        yield "catalog", said
-        yield "catalog_secret_ref", said
+        how = _MERGED if self.upsert_mode else _APPENDED
+        yield "catalog", how
+        yield "catalog_secret_ref", how

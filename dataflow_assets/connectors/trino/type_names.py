@@ -93,6 +93,6 @@ def _parse_field(text: str, number: int) -> tuple[str, TrinoType]:
         while text[at] != '"' or text[at + 1 : at + 2] == '"':
             at += 2 if text[at] == '"' else 1
         return text[1:at].replace('""', '"'), _parse(text[at + 1 :].strip())
-    found = _FIELD.fullmatch(text)
-    label, kind = found.groups() if found else (None, text)
+    match = _FIELD.fullmatch(text)
+    label, kind = match.groups() if match else (None, text)
     return label or f"field{number}", _parse(kind)

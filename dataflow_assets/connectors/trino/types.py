@@ -78,8 +78,8 @@ def field(name: str, text: str) -> pa.Field:
 
 def sink_field(name: str, text: str, *, nullable: bool, comment: str) -> pa.Field:
     """The Arrow field of a sink's column. Raises PermanentError where there is none."""
-    found = _field(name, text, *_arrow(name, TrinoType.of(text), _map), comment)
-    return found.with_nullable(nullable)
+    field = _field(name, text, *_arrow(name, TrinoType.of(text), _map), comment)
+    return field.with_nullable(nullable)
 
 
 def _field(
@@ -105,8 +105,8 @@ def _json_text(name: str, kind: TrinoType) -> Made:
 def _map(name: str, kind: TrinoType) -> Made:
     """Keys that are no names in JSON are texts, of which Trino makes them."""
     key, _ = _arrow(name, kind.inner[0], _map)
-    named = pa.types.is_integer(key) or pa.types.is_decimal(key) or pa.types.is_temporal(key)
-    return pa.map_(key if named else _TEXT, _element("value", name, kind.inner[1], _map)), None
+    plain = pa.types.is_integer(key) or pa.types.is_decimal(key) or pa.types.is_temporal(key)
+    return pa.map_(key if plain else _TEXT, _element("value", name, kind.inner[1], _map)), None
 
 
 def _arrow(
@@ -156,9 +156,9 @@ def select_expression(name: str, text: str) -> str:
     kind = TrinoType.of(text)
     if kind.name == _ZONED and kind.digits <= 9:
         return f"CAST(at_timezone({name}, 'UTC') AS timestamp({kind.digits}))"
-    found = _in_utc(name, kind)
+    value = _in_utc(name, kind)
     in_json = kind.name == "map" and _casts_to_json(_with_texts(kind))
-    return f"json_format(CAST({found} AS json))" if in_json else found
+    return f"json_format(CAST({value} AS json))" if in_json else value
 
 
 def _casts_to_json(kind: TrinoType) -> bool:
@@ -176,8 +176,8 @@ def _in_utc(value: str, kind: TrinoType, depth: int = 0) -> str:
     if kind.name == "row":
         inner = enumerate(kind.inner, 1)
         members = ", ".join(_in_utc(f"{value}[{at}]", each, depth) for at, each in inner)
-        made = f"CAST(ROW({members}) AS {_with_texts(kind).spelling})"
-        return f"IF({value} IS NULL, NULL, {made})"
+        row = f"CAST(ROW({members}) AS {_with_texts(kind).spelling})"
+        return f"IF({value} IS NULL, NULL, {row})"
     key, item = f"k{depth}", f"e{depth}"
     changed = _in_utc(item, kind.inner[-1], depth + 1)
     if kind.name == "array":

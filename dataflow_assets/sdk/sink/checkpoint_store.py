@@ -1,12 +1,4 @@
-"""The store of a branch's state: all that a sink writes besides its table and its writer.
-
-| verb | stores the state | and in the same commit |
-|---|---|---|
-| `load` | no | |
-| `change` | yes | |
-| `fence` | yes | fails whatever was begun before it; takes every row out, where asked to |
-| `publish` | yes | puts the rows in that the tasks have staged |
-"""
+"""The store of a branch's state: all that a sink writes besides its table and its writer."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 | `begin` after a crash | `resume` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
 | a chunk is written | `without_covered` | what the checkpoint covers is left out |
-| `finish` | `gaps`, `advance` | what holds no records is stepped over |
+| `finish` | `is_covered`, `advance` | what holds no records is stepped over |
 | another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
 | the checkpoint is gone | `checkpoint_removed` | CheckpointRemoved: the branch ends, others go on |
 | the checkpoint was set back | `checkpoint_moved` | PermanentError: the same |
@@ -17,7 +17,7 @@ A checkpoint that somebody has moved *forward* is obeyed: what it covers is not 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -115,23 +115,6 @@ def unknown_starts(span: Span, known: Container[str]) -> dict[str, Position | No
         By partition its start position; None for a part that was never begun.
     """
     return {s.partition: s.after for s in span.slices if s.partition not in known}
-
-
-def gaps(span: Span, positions: Mapping[str, Position | None]) -> tuple[OffsetSlice, ...]:
-    """The slices of offsets whose last offsets hold no record: nobody has committed up to there.
-
-    Called by sessions in `finish` on the driver, once the whole pass has succeeded.
-
-    Args:
-        span: what was read.
-        positions: those of the stored checkpoint, with what the writers have committed.
-    """
-    slices = (piece for piece in span.slices if isinstance(piece, OffsetSlice))
-    return tuple(
-        piece
-        for piece in slices
-        if not piece.empty and not is_covered(piece, positions.get(piece.partition))
-    )
 
 
 def advance(positions: Positions, slices: Iterable[Slice]) -> dict[str, Position]:

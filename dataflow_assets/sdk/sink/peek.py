@@ -47,13 +47,12 @@ def peek_by_schema(
                     found[schema] = failure
     except ServerFailure as failure:
         found = dict.fromkeys(schemas, failure)
-    return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
-
-
-def _answer(
-    sink: DatabaseTable, target: Target, found: States | ServerFailure
-) -> Checkpoint | DataflowError | None:
-    if isinstance(found, ServerFailure):
-        return found.error(f"reading the checkpoint of {sink.address()}")
-    state = found.get(target.id)
-    return state.for_readers if state and state.is_known else None
+    answers = list[Checkpoint | DataflowError | None]()
+    for sink, target in asked:
+        states = found[sink.place()[0]]
+        if isinstance(states, ServerFailure):
+            answers.append(states.error(f"reading the checkpoint of {sink.address()}"))
+        else:
+            state = states.get(target.id)
+            answers.append(state.for_readers if state and state.is_known else None)
+    return answers

@@ -17,8 +17,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Statement, TrinoClient
 from dataflow_assets.connectors.trino.errors import CONFLICT, TrinoFailure
-from dataflow_assets.connectors.trino.sink import publish
-from dataflow_assets.connectors.trino.sink import session as sessions
+from dataflow_assets.connectors.trino.sink import checkpoint_store, publish
 from dataflow_assets.connectors.trino.sink.recovery import have_committed
 from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
 from dataflow_assets.connectors.trino.table import stage
@@ -90,7 +89,7 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
         others.append(opened(declared, "third"))
         return [True]
 
-    monkeypatch.setattr(sessions, "have_committed", late)
+    monkeypatch.setattr(checkpoint_store, "have_committed", late)
     with pytest.raises(TakenOver):
         opened(declared, "second")
     third = others[1]
@@ -339,7 +338,7 @@ def test_a_statement_that_begins_after_a_takeover_fails_and_is_no_commit(
         return have_committed(*given, prove=prove)
 
     monkeypatch.setattr(publish, "reach", paused)
-    monkeypatch.setattr(sessions, "have_committed", asked)
+    monkeypatch.setattr(checkpoint_store, "have_committed", asked)
     thread.start()
     assert recorded.wait(300)
     second = opened(sink, "second")

@@ -47,13 +47,13 @@ def moment(value: date | datetime) -> str:
 
 def _dimension(kinds: Mapping[str, str], dimension: Dimension) -> str:
     name, kind = quote(dimension.column), kinds[dimension.column]
-    found = ranges(dimension, kind)
-    if found is None:
+    limits = ranges(dimension, kind)
+    if limits is None:
         # One cast of all keys: servers take 256 KiB of a query.
         keys, spelled = (
             ", ".join(map(literal, dimension.keys)),
             ClickhouseType.of(kind).bare.spelling,
         )
         return f"{name} IN (accurateCast([{keys}], {literal(f'Array({spelled})')}))"
-    bounds = [(moment(start), moment(end)) for start, end in found]
+    bounds = [(moment(start), moment(end)) for start, end in limits]
     return " OR ".join(f"{name} >= {start} AND {name} < {end}" for start, end in bounds)

@@ -62,8 +62,8 @@ class PartitionKey:
 
     def _function(self, name: str, dimensions: Sequence[Dimension]) -> str:
         zone = next((str(w.start.tzinfo) for d in dimensions for w in d.windows), "UTC")
-        given = "" if self._days(name) or zone == "UTC" else f", {literal(zone)}"
-        functions = (each.format(quote(name), given) for each in _COARSEST_FIRST)
+        in_zone = "" if self._days(name) or zone == "UTC" else f", {literal(zone)}"
+        functions = (each.format(quote(name), in_zone) for each in _COARSEST_FIRST)
         for part in (quote(name), *functions):
             if self._separates(part, name, dimensions):
                 return part
@@ -76,10 +76,10 @@ class PartitionKey:
         return ClickhouseType.of(self.kinds[name]).bare.name in types.DAYS
 
     def _separates(self, part: str, name: str, dimensions: Sequence[Dimension]) -> bool:
-        found = [window for each in dimensions for window in _windows(each, self.kinds[name])]
-        if not found:
+        windows = [window for each in dimensions for window in _windows(each, self.kinds[name])]
+        if not windows:
             return part in (name, quote(name))
-        pieces = (found[at : at + _WINDOWS] for at in range(0, len(found), _WINDOWS))
+        pieces = (windows[at : at + _WINDOWS] for at in range(0, len(windows), _WINDOWS))
         return all(self._apart(part, name, piece) for piece in pieces)
 
     def _apart(self, part: str, name: str, windows: Sequence[Range]) -> bool:
@@ -97,10 +97,10 @@ class PartitionKey:
 
 
 def _dimensions(partitions: Partitions) -> dict[str, list[Dimension]]:
-    found: dict[str, list[Dimension]] = {}
+    by_column: dict[str, list[Dimension]] = {}
     for dimension in (each for product in partitions.products for each in product):
-        found.setdefault(dimension.column, []).append(dimension)
-    return found
+        by_column.setdefault(dimension.column, []).append(dimension)
+    return by_column
 
 
 def _parts(key: str) -> Iterator[tuple[str, str]]:

@@ -65,8 +65,8 @@ def describe(place: ClickhouseFrameTable) -> tuple[pa.Schema, int | None]:
         translate_errors(f"looking at {place}"),
         closing(connect(place.connection, APPLICATION)) as client,
     ):
-        found = _find(client, place)
-    return found.schema, found.rows
+        stats = _find(client, place)
+    return stats.schema, stats.rows
 
 
 def read(
@@ -83,11 +83,11 @@ def read(
         translate_errors(f"reading {place}"),
         closing(connect(place.connection, APPLICATION)) as client,
     ):
-        found = _find(client, place)
-    known = dict(found.columns)
-    columns = {name: known[name] for name in choose(place, names, known)}
-    only = condition(partitions, place, known) if partitions else ""
-    reader = _ClickhouseReader(place, columns, found.final, found.bytes, only)
+        stats = _find(client, place)
+    types = dict(stats.columns)
+    columns = {name: types[name] for name in choose(place, names, types)}
+    only = condition(partitions, place, types) if partitions else ""
+    reader = _ClickhouseReader(place, columns, stats.final, stats.bytes, only)
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 
 
@@ -133,8 +133,8 @@ class _ClickhouseReader:
 
     def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """All other types are wider in Spark, which has microseconds only; text is UTF-8."""
-        named = batch.rename_columns(self.schema.names)
-        texts = named.select([name for name in named.schema.names if name not in self.bytes])
+        renamed = batch.rename_columns(self.schema.names)
+        texts = renamed.select([name for name in renamed.schema.names if name not in self.bytes])
         types.text_checked(texts, texts.schema, self._not_text)
         arrays = [
             column.cast(field.type, safe=False)
@@ -153,10 +153,10 @@ class _ClickhouseReader:
 
 def _find(client: Client, place: ClickhouseFrameTable) -> ClickhouseStatistics:
     where = {"database": place.database, "table": place.table}
-    known = query_rows(client, _TABLE, where)
-    if not known:
+    facts = query_rows(client, _TABLE, where)
+    if not facts:
         raise place.missing()
-    engine, total = known[0]
+    engine, total = facts[0]
     final = engine.endswith("MergeTree") and any(kind in engine for kind in _FOLDED)
     rows = [tuple(map(str, row)) for row in query_rows(client, _COLUMNS, where)]
     marked = frozenset(name for name, kind, comment in rows if is_bytes(kind, comment))

@@ -92,11 +92,11 @@ def create(
     key: Sequence[str],
 ) -> None:
     """Makes a table, unless another run has made it. Raises Failure."""
-    given = ", ".join(_declaration(each) for each in columns)
+    declared = ", ".join(_declaration(each) for each in columns)
     order = f"({name_list(key)})" if len(key) > 1 else name_list(key) or "tuple()"
-    made = f"CREATE TABLE IF NOT EXISTS {place.name} ({given}) ENGINE = {engine} ORDER BY {order}"
+    ddl = f"CREATE TABLE IF NOT EXISTS {place.name} ({declared}) ENGINE = {engine} ORDER BY {order}"
     with failing():
-        client.command(made)
+        client.command(ddl)
 
 
 def _declaration(column: pa.Field) -> str:

@@ -170,19 +170,19 @@ class _Write:
 
     def schema(self) -> pa.Schema:
         """The columns of the stage as rows are inserted."""
-        fields = [_field(self._column(given.name), given) for given in self.columns]
+        fields = [_field(self._column(field.name), field) for field in self.columns]
         return pa.schema([*fields, pa.field(self.mark, pa.string())])
 
     def drop_left(self) -> None:
         """One that this user may not drop stays."""
-        known = {"database": self.place.database, "stages": STAGES}
-        for name in left_behind(name for (name,) in query_rows(self.client, _STAGED, known)):
+        where = {"database": self.place.database, "stages": STAGES}
+        for name in left_behind(name for (name,) in query_rows(self.client, _STAGED, where)):
             with suppress(ClickhouseFailure):
                 self._command(f"DROP TABLE IF EXISTS {self.place.beside(name).name} SYNC")
 
     def create_stage(self) -> None:
-        given = [f"{quote(name)} {self._column(name).type}" for name in self.columns.names]
-        columns = ", ".join([*given, f"{quote(self.mark)} String"])
+        parts = [f"{quote(name)} {self._column(name).type}" for name in self.columns.names]
+        columns = ", ".join([*parts, f"{quote(self.mark)} String"])
         self._command(
             f"CREATE TABLE {self.stage.name} ({columns}) ENGINE = MergeTree ORDER BY tuple()"
         )
@@ -275,7 +275,7 @@ class _Write:
     def _partition_ids(self, place: ClickhouseFrameTable, condition: str) -> set[str]:
         # S608: names and values are quoted
         query = f"SELECT DISTINCT _partition_id FROM {place.name} WHERE {condition}"  # noqa: S608
-        return {str(found) for (found,) in query_rows(self.client, query)}
+        return {str(id_) for (id_,) in query_rows(self.client, query)}
 
     def clear(self) -> None:
         """Drops what stands beside the target; after an exchange that is the old one."""

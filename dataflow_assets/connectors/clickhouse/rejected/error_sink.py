@@ -109,17 +109,17 @@ class ClickhouseRejected(RejectedRows):
         # A table of an earlier version lacks this column; any other is the server's error.
         if "reading" in names and "reading" not in self._known():
             names.remove("reading")
-        given = [{n: r[n] for n in names} | {"_version": 2 * r["reading"]} for r in rows]
-        ids = [f"{r['id']}@{r['_version']}" if r["_version"] else r["id"] for r in given]
+        stored = [{n: r[n] for n in names} | {"_version": 2 * r["reading"]} for r in rows]
+        ids = [f"{r['id']}@{r['_version']}" if r["_version"] else r["id"] for r in stored]
         token = hashlib.sha256("\n".join(ids).encode()).hexdigest()
-        insert_rows(self.client, quote(*self.where), given, inserting(token))
+        insert_rows(self.client, quote(*self.where), stored, inserting(token))
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
-        known = self._known()
-        if not known:
+        types = self._known()
+        if not types:
             return
-        self._check(known)
+        self._check(types)
         at = "rejected_at" if self._beside else "created_at"
         names = [n for n in self.columns if n not in {"flow", "reason", "reading", METADATA, at}]
         query = _PENDING.format(
@@ -135,9 +135,9 @@ class ClickhouseRejected(RejectedRows):
 
     @override
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
-        named = [f"({literal(id_)}, {2 * reading})" for id_, reading in names]
-        for first in range(0, len(named), _AT_ONCE):
-            some = ", ".join(named[first : first + _AT_ONCE])
+        tuples = [f"({literal(id_)}, {2 * reading})" for id_, reading in names]
+        for first in range(0, len(tuples), _AT_ONCE):
+            some = ", ".join(tuples[first : first + _AT_ONCE])
             with failing():
                 query = _MARK.format(r=quote(*self.where), named=some)
                 self.client.command(query, settings={"async_insert": 0})
@@ -148,8 +148,8 @@ class ClickhouseRejected(RejectedRows):
 
     def _known(self) -> dict[str, str]:
         """The columns with their types; empty where there is no table."""
-        asked = dict(zip("dt", self.where, strict=True))
-        return dict(query_rows(self.client, _COLUMNS, asked))
+        where = dict(zip("dt", self.where, strict=True))
+        return dict(query_rows(self.client, _COLUMNS, where))
 
     def _check(self, known: Mapping[str, str]) -> None:
         """Gives the table of an earlier version what it lacks."""

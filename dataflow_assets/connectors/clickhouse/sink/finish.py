@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 )
 from dataflow_assets.contracts import OffsetSlice, Position, Receipt, Span, Totals, utc_now
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.sink.decide import check_planned, gaps, is_covered
+from dataflow_assets.sdk.sink.decide import check_planned, is_covered
 
 
 def state_after(
@@ -47,8 +47,10 @@ def state_after(
         if committed.seen is not None:
             _shorten(branch, name, committed.seen, ends[name])
     moved = {name: committed.partition for name, committed in found.items()}
-    for piece in gaps(span, {name: one.position for name, one in moved.items()}):
-        moved[piece.partition] = _step_over(branch, piece, at)
+    for piece in span.slices:
+        reached = moved[piece.partition].position if piece.partition in moved else None
+        if isinstance(piece, OffsetSlice) and not piece.empty and not is_covered(piece, reached):
+            moved[piece.partition] = _step_over(branch, piece, at)
     pending = {n: b for n, b in state.pending.items() if n not in moved}
     return replace(state, partitions={**state.partitions, **moved}, pending=pending)
 

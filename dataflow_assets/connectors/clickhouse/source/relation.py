@@ -98,11 +98,11 @@ class ClickhouseColumn(SqlColumn):
 def identity(client: Client, source: ClickhouseSourceOptions) -> str | None:
     """Returns the id of the table itself; None where there is none."""
     database, table = source.place()
-    found = query_rows(client, _TABLE, {"database": database, "table": table})
-    if not found:
+    tables = query_rows(client, _TABLE, {"database": database, "table": table})
+    if not tables:
         return None
-    uuid, made = found[0]
-    return str(uuid) if uuid != NO_UUID else f"{database}.{table} of {made}"
+    uuid, created = tables[0]
+    return str(uuid) if uuid != NO_UUID else f"{database}.{table} of {created}"
 
 
 def describe(client: Client, source: ClickhouseSourceOptions) -> SqlRelation[ClickhouseColumn]:
@@ -117,12 +117,12 @@ def describe(client: Client, source: ClickhouseSourceOptions) -> SqlRelation[Cli
         if own is None:
             raise source.no_table()
         base = quote(database, table) + (" FINAL" if source.final else "")
-        found = query_rows(client, _COLUMNS, {"database": database, "table": table})
-        columns = [ClickhouseColumn(name, kind, kept in _HIDDEN) for name, kind, kept in found]
-    named = {column.name: column for column in columns}
+        rows = query_rows(client, _COLUMNS, {"database": database, "table": table})
+        columns = [ClickhouseColumn(name, kind, kept in _HIDDEN) for name, kind, kept in rows]
+    by_name = {column.name: column for column in columns}
     shown = tuple(column for column in columns if not column.hidden)
     if source.verbatim:
         return SqlRelation(base, shown, identity=own)
-    change = source.change_column(named)
+    change = source.change_column(by_name)
     changes = (change,) if change else ()
-    return SqlRelation(base, shown, source.order_column(named), changes, own)
+    return SqlRelation(base, shown, source.order_column(by_name), changes, own)

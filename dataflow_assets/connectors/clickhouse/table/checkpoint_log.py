@@ -197,11 +197,11 @@ class ClickhouseState:
 
     def divide(self, parts: tuple[PartSlice, ...]) -> ClickhouseHead:
         """A head whose bounded read has these parts; what it was divided into before is left."""
-        known = self.head.intent
-        assert known is not None  # noqa: S101 - nothing else is divided
-        left = {part.partition for part in known.parts} - {part.partition for part in parts}
+        open_intent = self.head.intent
+        assert open_intent is not None  # noqa: S101 - nothing else is divided
+        left = {part.partition for part in open_intent.parts} - {part.partition for part in parts}
         partitions = {name: one for name, one in self.partitions.items() if name not in left}
-        intent = replace(known, parts=parts)
+        intent = replace(open_intent, parts=parts)
         return replace(self.head, partitions=partitions, intent=intent, version=self.version)
 
     @property
@@ -223,15 +223,15 @@ def fold(entries: Iterable[ClickhouseEntry]) -> ClickhouseState:
     heads = [entry for entry in first.values() if entry.kind == HEAD]
     latest = max(heads, key=lambda entry: (entry.epoch, entry.n), default=None)
     head = load(latest.value, ClickhouseHead) if latest else ClickhouseHead()
-    found = _ClickhouseWalk(first, head.generation, head.intent.id if head.intent else "")
-    partitions = {name: found.walk(name, part) for name, part in head.partitions.items()}
+    walk = _ClickhouseWalk(first, head.generation, head.intent.id if head.intent else "")
+    partitions = {name: walk.walk(name, part) for name, part in head.partitions.items()}
     for part in head.intent.parts if head.intent else ():
-        walked = found.walk(
+        walked = walk.walk(
             part.partition, partitions.get(part.partition, ClickhousePartition(None))
         )
         partitions[part.partition] = walked
     return ClickhouseState(
-        head, latest.writer if latest else "", partitions, found.pending, found.whole
+        head, latest.writer if latest else "", partitions, walk.pending, walk.whole
     )
 
 

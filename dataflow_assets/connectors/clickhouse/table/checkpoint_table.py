@@ -94,10 +94,10 @@ class ClickhouseCheckpointTable:
         blocks = _BLOCKS.replace("$sum", "sum" if self._replicated else "max")
         only = "" if partition is None else _ONLY
         query = _READ.format(log=self._place, blocks=blocks, only=only)
-        found = self._rows(query, {"partition": partition or ""})
-        if found:
-            self.blocks, self.uuid = int(found[0][-2] or 0), found[0][-1] or None
-        return [ClickhouseEntry(kind, value.encode(), *rest) for kind, value, *rest, _, _ in found]
+        rows = self._rows(query, {"partition": partition or ""})
+        if rows:
+            self.blocks, self.uuid = int(rows[0][-2] or 0), rows[0][-1] or None
+        return [ClickhouseEntry(kind, value.encode(), *rest) for kind, value, *rest, _, _ in rows]
 
     def record(self, entry: ClickhouseEntry) -> None:
         """Adds the row; one with its key that was there before stands."""
@@ -119,9 +119,9 @@ class ClickhouseCheckpointTable:
 
     def others(self, uuid: str) -> dict[str, str]:
         """Other flows into the same table; for each the statement that removes its checkpoint."""
-        found = self._rows(_OTHERS.format(log=self._place), {"uuid": uuid})
+        rows = self._rows(_OTHERS.format(log=self._place), {"uuid": uuid})
         here = self._place
-        return {flow: _GONE.format(here, literal(flow)) for (flow,) in found}
+        return {flow: _GONE.format(here, literal(flow)) for (flow,) in rows}
 
     def prune(self, head: ClickhouseHead) -> None:
         """Takes out what the head says by itself, where that has become a lot."""
@@ -144,31 +144,31 @@ class ClickhouseCheckpointTable:
         )
         try:
             with failing():
-                given = {**self._parameters, "generation": head.generation}
-                self._client.command(query, parameters=given)
+                values = {**self._parameters, "generation": head.generation}
+                self._client.command(query, parameters=values)
         except ClickhouseFailure as failure:  # rows that are too many are slow, and not wrong
             log.warning("the checkpoint table %s keeps growing: %s", self._place, failure)
 
     def _rows(self, query: str, parameters: Mapping[str, Any]) -> list[Any]:
         settings = {"select_sequential_consistency": 1} if self._replicated else {}
-        given = {**self._parameters, **parameters}
+        values = {**self._parameters, **parameters}
         with failing():
-            return list(self._client.query(query, parameters=given, settings=settings).result_rows)
+            return list(self._client.query(query, parameters=values, settings=settings).result_rows)
 
 
 def read_together(
     client: Client, database: str, targets: Sequence[Target]
 ) -> dict[str, list[ClickhouseEntry]]:
     """The rows of many branches by their ids, the oldest first, for a look; none without table."""
-    found: dict[str, list[ClickhouseEntry]] = {target.id: [] for target in targets}
+    entries: dict[str, list[ClickhouseEntry]] = {target.id: [] for target in targets}
     if not exists(client, database):
-        return found
+        return entries
     ids = {(target.flow, target.branch): target.id for target in targets}
-    asked = ", ".join(f"({literal(flow)}, {literal(branch)})" for flow, branch in ids)
-    rows = query_rows(client, _LOOK.format(log=quote(database, NAME), asked=asked))
+    pairs = ", ".join(f"({literal(flow)}, {literal(branch)})" for flow, branch in ids)
+    rows = query_rows(client, _LOOK.format(log=quote(database, NAME), asked=pairs))
     for flow, branch, kind, value, *rest in rows:
-        found[ids[flow, branch]].append(ClickhouseEntry(kind, value.encode(), *rest))
-    return found
+        entries[ids[flow, branch]].append(ClickhouseEntry(kind, value.encode(), *rest))
+    return entries
 
 
 def prepare(client: Client, database: str) -> None:

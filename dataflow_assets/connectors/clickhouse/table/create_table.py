@@ -47,18 +47,18 @@ def adding(sink: ClickhouseSinkOptions, columns: pa.Schema) -> str:
 
 def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     """The DDL: the sample's columns, sorted; the manifest's types over them."""
-    given = {field.name: field for field in sample}
-    names = sorted({*given, *sink.columns})
+    fields = {field.name: field for field in sample}
+    names = sorted({*fields, *sink.columns})
     if not names:
         raise sink.no_columns()
     order = _order(sink, names)
     required, messages = {*order, sink.replacing_version_column}, _of_messages(sample)
     types_ = {
         name: sink.columns.get(name)
-        or column_type(_field(sink, given[name]), required=name in required, messages=messages)
+        or column_type(_field(sink, fields[name]), required=name in required, messages=messages)
         for name in names
     }
-    version, deleted = _own_names(sink, given)
+    version, deleted = _own_names(sink, fields)
     deletes = {version: "UInt64", deleted: "UInt8"} if sink.delete_mode else {}
     own = {name: kind for name, kind in (deletes | _CREATED).items() if name not in types_}
     return _statement(sink, types_ | own, order, engine(sink, version, deleted))
@@ -86,15 +86,15 @@ def _own_names(sink: ClickhouseSinkOptions, given: Container[str]) -> tuple[str,
 def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and the moment of storing."""
     fields, key = sink.raw_columns(sample), sink.raw_key
-    found = {field.name: column_type(field, required=field.name in key) for field in fields}
-    version, deleted = _own_names(sink, found)
+    types = {field.name: column_type(field, required=field.name in key) for field in fields}
+    version, deleted = _own_names(sink, types)
     deletes = {version: "UInt64", deleted: "UInt8"} if sink.delete_mode else {}
     kept = {DATA: "String", METADATA: f"Nullable(String) COMMENT {literal(JSON_TEXT)}"}
-    types_ = {name: kept.get(name, kind) for name, kind in found.items()}
+    types_ = {name: kept.get(name, kind) for name, kind in types.items()}
     types_ |= deletes | _CREATED
     order = key or sink.order_by or ("created_at",)
-    made = engine(sink, version, deleted)
-    return _statement(sink, types_ | dict(sink.columns), order, made)
+    clause = engine(sink, version, deleted)
+    return _statement(sink, types_ | dict(sink.columns), order, clause)
 
 
 def _statement(

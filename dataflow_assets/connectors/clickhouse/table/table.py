@@ -159,15 +159,15 @@ class ClickhouseTable:
 
 def find(client: Client, database: str, name: str) -> ClickhouseTable | None:
     """The table; None where there is none. Raises Failure."""
-    given = {"d": database, "t": name}
-    found = query_rows(client, _TABLE, given)
-    if not found:
+    where = {"d": database, "t": name}
+    tables = query_rows(client, _TABLE, where)
+    if not tables:
         return None
-    engine, full, uuid, partition, sorting, total, viewed = found[0]
+    engine, full, uuid, partition, sorting, total, viewed = tables[0]
     columns = [
         Column(column, kind, default_kind, default, comment, bool(parts))
         for column, kind, default_kind, default, comment, parts in query_rows(
-            client, _COLUMNS, given
+            client, _COLUMNS, where
         )
     ]
     replicated = engine.startswith(("Replicated", "Shared"))
@@ -195,8 +195,8 @@ def forgetful_views(client: Client, target: ClickhouseTable) -> Iterator[str]:
 
     A materialized view sees an INSERT that is repeated after a crash once more.
     """
-    ((told,),) = query_rows(client, _TELLS_VIEWS)
-    views = query_rows(client, _VIEWS, {"u": target.uuid}) if told else []
+    ((shows,),) = query_rows(client, _TELLS_VIEWS)
+    views = query_rows(client, _VIEWS, {"u": target.uuid}) if shows else []
     for database, name, *place in views:
         table = find(client, *place)
         if table is not None and table.forgets:
@@ -208,13 +208,13 @@ def forgetful_views(client: Client, target: ClickhouseTable) -> Iterator[str]:
 
 def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:
     kind = "replicated_" if replicated else ""
-    found = {
+    values = {
         name: int(value)
         for name, value in query_rows(client, _DEFAULTS.format(kind=kind))
         if value.isdecimal()
     }
-    said = re.findall(r"\b(\w*dedup\w*) = (\d+)", full.partition(" SETTINGS ")[2])
-    return {_PLAIN: 0, **found, **{name: int(value) for name, value in said}}
+    pairs = re.findall(r"\b(\w*dedup\w*) = (\d+)", full.partition(" SETTINGS ")[2])
+    return {_PLAIN: 0, **values, **{name: int(value) for name, value in pairs}}
 
 
 def _names(sorting: str) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def _names(sorting: str) -> tuple[str, ...]:
 
 def _replacing(full: str) -> tuple[str | None, str | None]:
     engine = next(iter(split_list(full, " ")), "")  # behind it stand the other clauses
-    given = ClickhouseType.of(engine).arguments if _REPLACING.match(engine) else ()
-    named = [unquote(part) for part in given if part and not part.startswith("'")]
-    version, deleted, *_ = [*named, None, None]
+    args = ClickhouseType.of(engine).arguments if _REPLACING.match(engine) else ()
+    names = [unquote(part) for part in args if part and not part.startswith("'")]
+    version, deleted, *_ = [*names, None, None]
     return version, deleted

@@ -47,7 +47,7 @@ def unfit(
         checks: by type; EXACT also refuses what flows cut off as the server does.
     """
     checks = CHECKS if checks is None else checks
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     numbers, masks = matrix(rows, len(schema))
     for index, field in enumerate(schema):
         text = (field.metadata or {}).get(CLICKHOUSE_TYPE)
@@ -58,8 +58,8 @@ def unfit(
             continue
         absent = masks[numbers, index]
         for row, reason in (*_null(kind, column, absent), *_of(kind, column, checks)):
-            found.setdefault(row, f"column {field.name}: {reason}")
-    return found
+            reasons.setdefault(row, f"column {field.name}: {reason}")
+    return reasons
 
 
 @lru_cache(maxsize=4096)
@@ -261,8 +261,8 @@ def _mismatches(column: pa.Array, form: str) -> pa.Array:
 def _rows(mask: pa.Array | Bools) -> list[int]:
     if isinstance(mask, pa.Array):
         mask = mask.fill_null(False).to_numpy(zero_copy_only=False)
-    found: list[int] = np.flatnonzero(mask).tolist()
-    return found
+    rows: list[int] = np.flatnonzero(mask).tolist()
+    return rows
 
 
 def _show(text: str) -> str:

@@ -7,27 +7,37 @@ own and no secret ever stands in its configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.frames.conditions import condition, others
-from dataflow_assets.connectors.iceberg.frames.read import frame_of
+from dataflow_assets.connectors.iceberg.frames.read import frame_of, group_files, rows_of
 from dataflow_assets.connectors.iceberg.frames.replace import Replacement, append, mixed_files
-from dataflow_assets.connectors.iceberg.frames.rewrite import rewrite
-from dataflow_assets.connectors.iceberg.frames.staged import Outside, as_read, stage
+from dataflow_assets.connectors.iceberg.frames.staged import (
+    DDL,
+    Outside,
+    as_read,
+    collect_files,
+    stage,
+    write_files,
+)
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Committer
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
-from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
+from dataflow_assets.connectors.iceberg.types import file_schema, row_schema, table_schema
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.structs import cast_rows
 from dataflow_assets.sdk.table_frames import (
     Mode,
     null_in_key,
@@ -35,6 +45,9 @@ from dataflow_assets.sdk.table_frames import (
     several_of_one_key,
 )
 from dataflow_assets.sdk.table_partitions import Partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -161,3 +174,36 @@ def _optional(column: pa.Field) -> pa.Field:
     elif pa.types.is_map(kind):
         kind = pa.map_(kind.key_field, _optional(kind.item_field))
     return column.with_type(kind).with_nullable(True)
+
+
+def rewrite(
+    table: Table, spark: SparkSession, rows: BooleanExpression, tasks: Sequence[FileScanTask]
+) -> list[DataFile]:
+    """New files of such rows of these files.
+
+    Called on the driver; no snapshot names the new files yet.
+    """
+    groups = tuple(group_files(tasks))
+    work = _IcebergRewriter(table.metadata, write_target(table), groups, rows)
+    done = spark.range(0, len(groups), 1, len(groups)).mapInArrow(work, DDL)
+    return collect_files(done, table)[0]
+
+
+@dataclass(frozen=True)
+class _IcebergRewriter:
+    metadata: TableMetadata = field(repr=False)
+    target: WriteTarget
+    groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)
+    rows: BooleanExpression
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                names = [column.name for column in self.metadata.schema().fields]
+                yield write_files(self.target, names, self._fit(names, self.groups[index]))
+
+    def _fit(self, names: Sequence[str], tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
+        schema = file_schema(self.target.iceberg_schema, names)
+        for table in rows_of(self.metadata, self.target, tasks, names, self.rows):
+            for batch in table.combine_chunks().to_batches():
+                yield cast_rows(batch, schema)

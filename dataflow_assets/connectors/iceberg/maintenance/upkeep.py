@@ -7,18 +7,22 @@ import logging
 import time
 from datetime import datetime, timedelta
 
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.types import TimestamptzType
 
 from dataflow_assets.connectors.iceberg.errors import translate_errors
 from dataflow_assets.connectors.iceberg.maintenance import compact
+from dataflow_assets.connectors.iceberg.maintenance.compact import KEY, Moved, live, still
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep_later
-from dataflow_assets.connectors.iceberg.maintenance.retention import forget
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.table.commit import Committer
+from dataflow_assets.connectors.iceberg.table.commit import Committer, TableChange
 from dataflow_assets.connectors.iceberg.table.foreign import ForeignWriters
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +88,7 @@ class Upkeep:
         retention, column = self._sink.retained
         if retention is None or committer.table.name() != self._sink.identifier:
             return
-        gone = forget(committer, column, utc_now() - retention)
+        gone = forget_rows(committer, column, utc_now() - retention)
         if gone:
             log.info("%s: %d files are too old", ".".join(self._sink.identifier), gone)
 
@@ -101,3 +105,43 @@ class Upkeep:
 
 def _is_due(text: str | None) -> bool:
     return text is None or utc_now() - datetime.fromisoformat(json.loads(text)) > SWEEP
+
+
+def forget_rows(committer: Committer, column: str, before: datetime) -> int:
+    """Takes out the files all of whose rows are of before that time.
+
+    Called on the driver between two commits of a flow. The table is partitioned by that time, so
+    that no row stays for longer than its partition is wide. A row without a time stays.
+
+    Args:
+        committer: of the table, as the flow itself commits to it.
+        column: with the time of each row.
+        before: the oldest time that stays.
+
+    Returns:
+        How many files were taken out.
+
+    Raises:
+        TransientError: the commit could not be made, or nobody knows: the next call looks again.
+    """
+    field = committer.table.schema().find_field(column)
+    oldest = int(before.timestamp() * 1_000_000)
+    files = [entry.data_file for entry in live(committer.table)]
+    gone = frozenset(one.file_path for one in files if _newest(one, field.field_id) < oldest)
+    if not gone:
+        return 0
+    change = TableChange(KEY, lambda _: None, gone=gone, guard=still(gone))
+    reach("iceberg.forgetting")
+    try:
+        committer.commit(change.putting(json.dumps({"commit": change.commit_id})))
+    except Moved:
+        return 0
+    return len(gone)
+
+
+def _newest(file: DataFile, field: int) -> int:
+    """In microseconds; of a file with rows without a time none is old enough."""
+    bound = (file.upper_bounds or {}).get(field)
+    if bound is None or (file.null_value_counts or {}).get(field):
+        return 1 << 63
+    return int(from_bytes(TimestamptzType(), bound))

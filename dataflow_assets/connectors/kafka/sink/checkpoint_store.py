@@ -48,48 +48,43 @@ class KafkaCheckpoints(CheckpointStore):
         self._sink, self._target, self._run, self._table = sink, target, run, table
         self._side_topic = side_topic
         self._heads = HeadWriter(sink.cluster(), side_topic, target)
-        self._stored: KafkaStored
-
-    @property
-    def keys(self) -> str:
-        """The way in which keys of rows are written, by `key_spelling`."""
-        return self._stored.head.keys
+        self.stored: KafkaStored
 
     @override
     def load(self, receipts: Sequence[Receipt] = ()) -> BranchState:
         moved = {r.partition: load_checkpoint(r.staged[0].encode()) for r in receipts if r.staged}
-        self._stored = KafkaStored(self._stored.head, {**self._stored.checkpoints, **moved})
-        return self._stored.state
+        self.stored = KafkaStored(self.stored.head, {**self.stored.checkpoints, **moved})
+        return self.stored.state
 
     @override
     def change(self, step: StateChange) -> BranchState:
-        state = step(self._stored.state)
-        unfinished = self._stored.state.unfinished_span
-        if unfinished and not unfinished.empty and state.intent != self._stored.state.intent:
+        state = step(self.stored.state)
+        unfinished = self.stored.state.unfinished_span
+        if unfinished and not unfinished.empty and state.intent != self.stored.state.intent:
             self._end_open()  # nobody reads the parts' own checkpoints any more before a commit
-            state = step(self._stored.state)
-        self._write(self._grow(self._stored.move(state, self._run)))
-        return self._stored.state
+            state = step(self.stored.state)
+        self._write(self._grow(self.stored.move(state, self._run)))
+        return self.stored.state
 
     @override
     def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Takes the producers of all tasks, whose transactions end; that of drivers, to open."""
         if not self._heads.epoch:
-            self._stored = KafkaStored(self._heads.take(lambda head: self._take(head, step)))
+            self.stored = KafkaStored(self._heads.take(lambda head: self._take(head, step)))
             self._reload()
-            head = self._stored.move(self._stored.state, self._run)
-            if head.slots != self._stored.head.slots:  # an earlier version gave them in `begin`
+            head = self.stored.move(self.stored.state, self._run)
+            if head.slots != self.stored.head.slots:  # an earlier version gave them in `begin`
                 self._write(self._grow(head))
         else:
             self._end_open()
             # Behind what a task has committed until now.
             below = empty_topic.ends(self._side_topic, self._sink, self._target) if empty else None
-            head = self._grow(self._stored.restart(step(self._stored.state), self._run))
+            head = self._grow(self.stored.restart(step(self.stored.state), self._run))
             self._write(replace(head, emptied=below, keys=CURRENT if empty else head.keys))
-        if self._stored.head.emptied is not None:
-            empty_topic.delete(self._side_topic, self._sink.topic, self._stored.head)
-            self._write(replace(self._stored.head, emptied=None))
-        return self._stored.state
+        if self.stored.head.emptied is not None:
+            empty_topic.delete(self._side_topic, self._sink.topic, self.stored.head)
+            self._write(replace(self.stored.head, emptied=None))
+        return self.stored.state
 
     @override
     def sharing(self) -> Mapping[str, str]:
@@ -106,7 +101,7 @@ class KafkaCheckpoints(CheckpointStore):
 
     def _grow(self, head: KafkaHead) -> KafkaHead:
         """The side topic has a partition for each slot."""
-        if head.slots != self._stored.head.slots:
+        if head.slots != self.stored.head.slots:
             self._side_topic.grow(head)
         return head
 
@@ -115,22 +110,22 @@ class KafkaCheckpoints(CheckpointStore):
 
         Returns the partitions of which a commit may still become visible: theirs are too low.
         """
-        checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, MOMENT)
+        checkpoints, open_ = self._side_topic.checkpoints(self.stored.head, MOMENT)
         for partition in open_:
             self._heads.end(partition)
         if open_:
-            checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, patience)
-        self._stored = KafkaStored(self._stored.head, checkpoints)
+            checkpoints, open_ = self._side_topic.checkpoints(self.stored.head, patience)
+        self.stored = KafkaStored(self.stored.head, checkpoints)
         return open_
 
     def _end_open(self) -> None:
         """From here on nothing can be committed that was begun before, and all else is known."""
         self._side_topic.owned_head(self._heads.epoch)
-        for partition in self._stored.head.slots:
+        for partition in self.stored.head.slots:
             self._heads.end(partition)
         if open_ := self._reload(WAIT_SECONDS):
-            raise self._side_topic.open_transaction(self._stored.head.slots[open_[0]])
+            raise self._side_topic.open_transaction(self.stored.head.slots[open_[0]])
 
     def _write(self, head: KafkaHead) -> None:
         self._heads.write(head)
-        self._stored = KafkaStored(head, self._stored.checkpoints)
+        self.stored = KafkaStored(head, self.stored.checkpoints)

@@ -88,4 +88,6 @@ class KafkaSinkSession(TransactionalSession):
     @override
     def ticket(self) -> Ticket:
         ticket = super().ticket()
-        return replace(ticket, schema=key_spelling.mark(ticket.schema, self._store.keys))
+        return replace(
+            ticket, schema=key_spelling.mark(ticket.schema, self._store.stored.head.keys)
+        )

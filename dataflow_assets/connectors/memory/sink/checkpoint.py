@@ -6,7 +6,6 @@ import sqlite3
 
 import msgspec
 
-from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.sink.checkpoint_store import StateChange
@@ -31,14 +30,6 @@ def move(connection: sqlite3.Connection, target: Target, step: StateChange) -> B
     values = (target.id, msgspec.json.encode(state.checkpoint), msgspec.json.encode(state.intent))
     connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
     return state
-
-
-def peek(store: Store, target: Target) -> Checkpoint | None:
-    """The stored checkpoint; no epoch is taken."""
-    store.create()
-    with store.transaction() as connection:
-        stored = load(connection, target)
-    return stored.for_readers if stored and stored.is_known else None
 
 
 def other_flows(

@@ -61,6 +61,7 @@ class MemoryCheckpoints(CheckpointStore):
 
     def __init__(self, sink: MemorySinkOptions, target: Target) -> None:
         self._sink, self._target, self._store = sink, target, Store(sink.store)
+        self._store.create()
 
     @override
     def load(self, receipts: Sequence[Receipt] = ()) -> BranchState | None:

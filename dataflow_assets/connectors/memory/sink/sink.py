@@ -7,14 +7,12 @@ from typing import ClassVar, Literal
 
 from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
-from dataflow_assets.connectors.memory.sink.checkpoint import peek
 from dataflow_assets.connectors.memory.sink.session import (
     MemoryCheckpoints,
     MemorySpanCheckpoints,
     MemoryTable,
 )
 from dataflow_assets.connectors.memory.sink.writer import MemorySliceStore, MemorySpanStore
-from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
@@ -31,8 +29,15 @@ from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
 class _MemorySink(MemorySinkOptions, ABC):
+    _checkpoints: ClassVar[type[MemoryCheckpoints]]
+
+    def open(self, target: Target, run: Run) -> SinkSession:
+        store = self._checkpoints(self, target)
+        return TransactionalSession(self, target, run, MemoryTable(self), store)
+
     def peek(self, target: Target) -> Checkpoint | None:
-        return peek(Store(self.store), target)
+        state = self._checkpoints(self, target).load()
+        return state.for_readers if state and state.is_known else None
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table."""
@@ -49,9 +54,7 @@ class MemorySliceSink(_MemorySink):
     type: ClassVar[str] = "memory-slice"
     commits: ClassVar[Literal["slice", "span"]] = "slice"
 
-    def open(self, target: Target, run: Run) -> SinkSession:
-        table = MemoryTable(self)
-        return TransactionalSession(self, target, run, table, MemoryCheckpoints(self, target))
+    _checkpoints: ClassVar = MemoryCheckpoints
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         return SliceWriter(ticket, piece, MemorySliceStore(self, ticket, piece))
@@ -63,9 +66,7 @@ class MemorySpanSink(_MemorySink):
     type: ClassVar[str] = "memory-span"
     commits: ClassVar[Literal["slice", "span"]] = "span"
 
-    def open(self, target: Target, run: Run) -> SinkSession:
-        table = MemoryTable(self)
-        return TransactionalSession(self, target, run, table, MemorySpanCheckpoints(self, target))
+    _checkpoints: ClassVar = MemorySpanCheckpoints
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """A writer whose receipt carries the rows."""

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.mysql.pool import lend
 from dataflow_assets.connectors.mysql.rejected.error_sink import MysqlRejected
 from dataflow_assets.connectors.mysql.sink.checkpoint import MysqlCheckpoint
 from dataflow_assets.connectors.mysql.table import create_table
-from dataflow_assets.connectors.mysql.table.table import MysqlTable, find
+from dataflow_assets.connectors.mysql.table.table import find
 from dataflow_assets.contracts import (
     AddsColumns,
     ChecksTarget,
@@ -122,10 +122,8 @@ class MysqlSinkTarget(TargetTable, AddsColumns, ChecksTarget):
     def _look_again(self) -> None:
         with self._links.lend("looking at") as link:
             self._table = find(link, self._sink)
-            self._schema = self._describe(self._table)
-
-    def _describe(self, table: MysqlTable | None) -> pa.Schema | None:
-        return table.schema(table.key(self._sink)) if table else None
+        table = self._table
+        self._schema = table.schema(table.key(self._sink)) if table else None
 
 
 class MysqlCheckpoints(CheckpointStore):

@@ -10,13 +10,7 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.cdc import (
-    chosen_columns,
-    errors,
-    operator_checkpoint,
-    slot,
-    tables,
-)
+from dataflow_assets.connectors.postgresql.cdc import errors, operator_checkpoint, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explain_errors
 from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
 from dataflow_assets.connectors.postgresql.cdc.lag import lag
@@ -37,6 +31,8 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
 )
 from dataflow_assets.connectors.postgresql.cdc.primary_keys import keys_of
 from dataflow_assets.connectors.postgresql.cdc.publication_watch import PublicationWatch
+from dataflow_assets.connectors.postgresql.cdc.tables import CdcTable
+from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import (
     Lag,
@@ -56,6 +52,7 @@ from dataflow_assets.contracts.capabilities import (
 )
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.errors.likely_names import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +84,7 @@ class PostgresqlCdcSession(
                 raise errors.wrong_level(source, level)
             self._identity = f"{system}.{database}"
             followed = tables.tables(link, source)
-            unknown = chosen_columns.unknown_columns(link, source, followed)
+            unknown = unknown_columns(link, source, followed)
             keys = keys_of(link, followed)
             self._watch = PublicationWatch(source)
             self._loading = Loading(self._watch, flow, block, followed, keys)
@@ -237,3 +234,43 @@ class PostgresqlCdcSession(
     @override
     def close(self) -> None:
         self._loading.let_go()
+
+
+_NAMES = """
+SELECT DISTINCT attname::text FROM pg_attribute
+WHERE attrelid = ANY ($1::text[]::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY 1
+"""
+
+
+def unknown_columns(link: TextLink, source: PostgresqlCdcOptions, found: Sequence[CdcTable]) -> str:
+    """Returns what is wrong with `includeColumns` and `excludeColumns`; empty where nothing is.
+
+    A misspelt name of a column that is to be left out would copy the column without a word.
+
+    Args:
+        link: to the server.
+        source: whose manifest chooses columns.
+        found: all tables of the manifest; a name may be that of a column of any of them.
+    """
+    chosen = {"includeColumns": source.include_columns, "excludeColumns": source.exclude_columns}
+    if not any(chosen.values()):
+        return ""
+    names = [name for (name,) in link.execute(_NAMES, [str(table.oid) for table in found])]
+    return misspelt_columns(chosen, names)
+
+
+def misspelt_columns(chosen: dict[str, tuple[str, ...]], names: Sequence[str]) -> str:
+    """Lists by option the names of no column, each with the name that is probably right.
+
+    Args:
+        chosen: the names that each option lists.
+        names: of all columns, whose case does not count.
+    """
+    folded = {name.casefold() for name in names}
+    return "; ".join(
+        f"{option} names {name}, which no table of the flow has as a column"
+        f"{did_you_mean(name, names)}"
+        for option, listed in chosen.items()
+        for name in listed
+        if name.casefold() not in folded
+    )

@@ -43,8 +43,8 @@ class FrameColumn:
         if self.final == values.type:
             return values
         if is_bytes(self.final):
-            found = [None if v is None else bytes.fromhex(v[2:]) for v in values.to_pylist()]
-            return pa.array(found, self.final)
+            decoded = [None if v is None else bytes.fromhex(v[2:]) for v in values.to_pylist()]
+            return pa.array(decoded, self.final)
         if pa.types.is_timestamp(self.final) and self.final.tz:
             return pc.assume_timezone(values, "UTC").cast(self.final)
         try:
@@ -84,12 +84,12 @@ def read_columns(
     link: TextLink, place: PostgresqlFrameTable, names: Sequence[str] | None
 ) -> tuple[list[FrameColumn], dict[str, str]]:
     """The chosen columns, and the types of all. Raises PermanentError where there is no table."""
-    found = [_column(*row) for row in link.execute(_COLUMNS, place.name)]
-    if not found:
+    columns = [_column(*row) for row in link.execute(_COLUMNS, place.name)]
+    if not columns:
         raise PermanentError(f"{place.name} does not exist, so there is nothing to read")
-    known = {column.name: column for column in found}
-    kinds = {column.name: column.kind for column in found}
-    return [known[name] for name in choose(place.name, names, known)], kinds
+    by_name = {column.name: column for column in columns}
+    kinds = {column.name: column.kind for column in columns}
+    return [by_name[name] for name in choose(place.name, names, by_name)], kinds
 
 
 def column_kinds(link: TextLink, place: PostgresqlFrameTable) -> dict[str, str]:

@@ -38,8 +38,8 @@ class ColumnTypes:
 
 def column_types(link: TextLink, place: PostgresqlFrameTable) -> dict[str, ColumnTypes]:
     """Returns those of all columns of a table, by name."""
-    found = link.execute(_TYPES, place.name)
-    return {name: ColumnTypes(target, staged) for name, target, staged in found}
+    rows = link.execute(_TYPES, place.name)
+    return {name: ColumnTypes(target, staged) for name, target, staged in rows}
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class StagedValues:
 
     def _refuse(self, name: str, kind: ColumnTypes) -> None:
         try:
-            found = self._first(f"{quote(name)}::text", _changes(name, kind))
-            reason = f"would change {str(found[0][0])[:LONGEST]}" if found else ""
+            rows = self._first(f"{quote(name)}::text", _changes(name, kind))
+            reason = f"would change {str(rows[0][0])[:LONGEST]}" if rows else ""
         except PostgresqlFailure as failure:
             if failure.kind is not PostgresqlKind.REFUSED:
                 raise

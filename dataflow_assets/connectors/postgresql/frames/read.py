@@ -75,10 +75,10 @@ def describe(place: PostgresqlFrameTable) -> tuple[pa.Schema, int | None]:
         translated_frames(place, "looking at"),
         closing(TextLink(place.connection, APPLICATION)) as link,
     ):
-        found = table.find(link, place.schema, place.table)
-    if found is None:
+        target = table.find(link, place.schema, place.table)
+    if target is None:
         raise PermanentError(f"{place.name} does not exist")
-    return found.schema(()), None
+    return target.schema(()), None
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,9 @@ class _PostgresqlStager:
 
 def _schema(link: TextLink, place: PostgresqlFrameTable, columns: pa.Schema) -> pa.Schema:
     """The columns as rows of flows have them; those that only the server fills are text."""
-    found = table.find(link, place.schema, place.table)
-    known = {column.name: column.field for column in found.columns} if found else {}
-    fields = [known.get(name) or pa.field(name, pa.string()) for name in columns.names]
+    target = table.find(link, place.schema, place.table)
+    by_name = {column.name: column.field for column in target.columns} if target else {}
+    fields = [by_name.get(name) or pa.field(name, pa.string()) for name in columns.names]
     mark = pa.field(attempt_column(columns.names), pa.string())
     return pa.schema([*fields, mark], {Note.NO_NUL: b"1"})
 
@@ -149,9 +149,9 @@ def _types(
     link: TextLink, place: PostgresqlFrameTable, columns: pa.Schema
 ) -> dict[str, ColumnTypes]:
     """The target's types of the frame's columns; a column that the table lacks is an error."""
-    known = column_types(link, place)
-    refuse_unknown_columns(place.name, columns.names, known)
-    return {name: known[name] for name in columns.names}
+    types = column_types(link, place)
+    refuse_unknown_columns(place.name, columns.names, types)
+    return {name: types[name] for name in columns.names}
 
 
 def _create_stage(

@@ -45,8 +45,8 @@ def absent(link: Link, owner: NamedTable) -> PermanentError:
     error = owner.no_table()
     schema, name = owner.place()
     places: dict[str, str] = {}
-    for found, place in link.execute(_TABLES, schema, name):
-        places.setdefault(str(found), str(place))
+    for oid, place in link.execute(_TABLES, schema, name):
+        places.setdefault(str(oid), str(place))
     meant = name if name in places else likely(name, places)
     return PermanentError(f"{error}{suggestion(places.get(meant or ''))}")
 

@@ -30,12 +30,6 @@ LOCK = "FOR UPDATE"
 """Until the end of the transaction nobody else changes what is read."""
 
 
-def position(row: Row) -> Position | None:
-    """The position of a row that begins with next_offset and part."""
-    found: Position | None = row[0] if row[0] is not None else row[1]
-    return found
-
-
 def columns(value: Position | None) -> tuple[int | None, str | None]:
     return (value, None) if isinstance(value, int) else (None, value)
 
@@ -51,7 +45,7 @@ class PostgresqlPartition:
     @classmethod
     def of(cls, row: Row) -> PostgresqlPartition:
         """From next_offset, part, rows, rejected, bytes, committed_at."""
-        return cls(position(row), Totals(*row[2:5]), row[5])
+        return cls(row[0] if row[0] is not None else row[1], Totals(*row[2:5]), row[5])
 
     def dump(self) -> str:
         totals = (self.totals.rows, self.totals.rejected, self.totals.bytes)

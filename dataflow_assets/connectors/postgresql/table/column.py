@@ -87,33 +87,33 @@ class PostgresqlColumn:
     @property
     def _form(self) -> dict[bytes, bytes]:
         """Which values it takes, and how they travel."""
-        found: dict[bytes, bytes] = {}
+        marks: dict[bytes, bytes] = {}
         if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
-            found[Note.MAX_LENGTH] = str(self.modifier - 4).encode()
+            marks[Note.MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in ARROW and self.base not in _TEXT:
-            found |= (Kind.JSON if self.array else _KINDS.get(self.base) or Kind.TEXT).mark
+            marks |= (Kind.JSON if self.array else _KINDS.get(self.base) or Kind.TEXT).mark
         if self.base in _ENDLESS:
-            found[Note.INFINITE] = b"1"
+            marks[Note.INFINITE] = b"1"
         if scalars := _SCALARS.get(self.declared):
-            found[Note.SCALARS] = scalars
+            marks[Note.SCALARS] = scalars
         if self.delimiter != ",":
-            found[DELIMITER] = self.delimiter.encode()
+            marks[DELIMITER] = self.delimiter.encode()
         if self.times:
-            found[TIMES] = json.dumps(self.times).encode()
+            marks[TIMES] = json.dumps(self.times).encode()
         if self.element:
-            found[Note.ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
-        return found
+            marks[Note.ELEMENT] = pa.schema([self.element.field]).serialize().to_pybytes()
+        return marks
 
     @property
     def _equality(self) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
+        marks: dict[bytes, bytes] = {}
         if self._is_loose:
-            found[Note.LOOSE] = b"1"
+            marks[Note.LOOSE] = b"1"
             if self.base == "bpchar" and self.deterministic:
-                found[Note.PADDED] = b"1"
+                marks[Note.PADDED] = b"1"
         if self.deterministic:
-            found[COMPARED] = b"enum" if self.enum else self.base.encode()
-        return found
+            marks[COMPARED] = b"enum" if self.enum else self.base.encode()
+        return marks
 
     @property
     def _is_loose(self) -> bool:
@@ -122,10 +122,10 @@ class PostgresqlColumn:
 
     @property
     def _digits(self) -> int | None:
-        found = _MODIFIER.search(self.declared)
-        if found is None or self.base not in _WITH_DIGITS:
+        match = _MODIFIER.search(self.declared)
+        if match is None or self.base not in _WITH_DIGITS:
             return None
-        return int(found[2] or 0) if self.base == "numeric" else int(found[1])
+        return int(match[2] or 0) if self.base == "numeric" else int(match[1])
 
     @property
     def binary(self) -> bool:

@@ -95,5 +95,5 @@ def _known_type(link: Link, field: pa.Field) -> str | None:
     name = (field.metadata or {}).get(TYPE)
     if name is None:
         return None
-    ((found,),) = link.execute("SELECT to_regtype($1::text) IS NOT NULL", name.decode())
-    return name.decode() if found else None
+    ((exists,),) = link.execute("SELECT to_regtype($1::text) IS NOT NULL", name.decode())
+    return name.decode() if exists else None

@@ -93,10 +93,10 @@ def _default(column: pa.Field) -> str:
 
 def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and what the database fills itself."""
-    found = {field.name: _RAW[field.type] for field in sink.raw_columns(sample)}
-    known = {"data": "JSONB NOT NULL", "_metadata": "JSONB"}
+    sampled = {field.name: _RAW[field.type] for field in sink.raw_columns(sample)}
+    raw = {"data": "JSONB NOT NULL", "_metadata": "JSONB"}
     types = {} if sink.raw_key else dict(_ID)
-    types |= {name: known.get(name, kind) for name, kind in found.items()}
+    types |= {name: raw.get(name, kind) for name, kind in sampled.items()}
     types |= {"created_at": _STAMP, "updated_at": _STAMP, "deleted_at": "TIMESTAMPTZ"}
     types |= dict(sink.columns)
     lines = [f"{quote(name)} {kind}" for name, kind in types.items()]

@@ -122,8 +122,8 @@ class PostgresqlLayout:
 
     def _reading(self) -> str:
         """In which reading of its source a record was rejected last; 0 where nothing tells."""
-        told = f"{self._error()}->>'reading'"
-        return f"CASE WHEN {told} ~ '^[0-9]{{1,18}}$' THEN ({told})::bigint ELSE 0 END"
+        text = f"{self._error()}->>'reading'"
+        return f"CASE WHEN {text} ~ '^[0-9]{{1,18}}$' THEN ({text})::bigint ELSE 0 END"
 
     def _id(self) -> str:
         """The id of a record in the table."""
@@ -139,16 +139,16 @@ class PostgresqlLayout:
 
 def layout(sink: PostgresqlSinkOptions, table: PostgresqlTable) -> PostgresqlLayout:
     """Returns how error records fit this table. Raises PermanentError where they do not."""
-    known = {column.name: column for column in table.columns}
-    wanted = ("data",) if sink.raw_mode or not _holds(known, APART) else APART
-    if not _holds(known, wanted):
-        raise _unfit(sink, f"it has the columns {', '.join(known)}")
-    extra = [n for n, kinds in _OPTIONAL.items() if n in known and known[n].base in kinds]
-    filled = {name: known[name].base for name in (*wanted, *extra)}
+    columns = {column.name: column for column in table.columns}
+    names = ("data",) if sink.raw_mode or not _holds(columns, APART) else APART
+    if not _holds(columns, names):
+        raise _unfit(sink, f"it has the columns {', '.join(columns)}")
+    extra = [n for n, kinds in _OPTIONAL.items() if n in columns and columns[n].base in kinds]
+    filled = {name: columns[name].base for name in (*names, *extra)}
     unfilled = (c for c in table.columns if c.name not in filled)
     if required := [c.name for c in unfilled if c.required and not c.default]:
         raise _unfit(sink, f"nothing fills its columns {', '.join(required)}, which are NOT NULL")
-    return PostgresqlLayout(qualified_name(*sink.place()), filled, REPLAYED in known)
+    return PostgresqlLayout(qualified_name(*sink.place()), filled, REPLAYED in columns)
 
 
 _OPTIONAL = {"id": _TEXT, "flow": _TEXT, "_metadata": _JSON | _TEXT}
@@ -160,10 +160,10 @@ def _holds(known: Mapping[str, PostgresqlColumn], names: tuple[str, ...]) -> boo
 
 def _unfit(sink: PostgresqlSinkOptions, why: str) -> PermanentError:
     schema, name = sink.place()
-    wanted = "data" if sink.raw_mode else "error and original_message, or data"
+    columns = "data" if sink.raw_mode else "error and original_message, or data"
     return PermanentError(
         f"the error sink's table {schema}.{name} cannot take error records: {why}; it needs "
-        f"{wanted} of type jsonb, json or text, and no other column that must be given: alter it, "
+        f"{columns} of type jsonb, json or text, and no other column that must be given: alter it, "
         "or name a new table and set autoCreateTable: true"
     )
 
@@ -179,7 +179,7 @@ def statements(sink: PostgresqlSinkOptions) -> list[str]:
     place = qualified_name(schema, name)
     types = {**(_WHOLE if sink.raw_mode else _APART), **sink.columns}
     body = ", ".join(f"{quote(column)} {kind}" for column, kind in types.items())
-    made = [f"CREATE TABLE IF NOT EXISTS {place} ({body})"]
+    ddl = [f"CREATE TABLE IF NOT EXISTS {place} ({body})"]
     if sink.raw_mode:
-        made.append(f"CREATE UNIQUE INDEX ON {place} ((data->'error'->>'id'))")
-    return made
+        ddl.append(f"CREATE UNIQUE INDEX ON {place} ((data->'error'->>'id'))")
+    return ddl

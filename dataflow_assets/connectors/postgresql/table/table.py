@@ -172,14 +172,14 @@ class PostgresqlTable:
         durability.check(self.weakness)
 
     def _equals(self, key: tuple[str, ...]) -> dict[str, dict[bytes, bytes]]:
-        found = next((one.equals for one in self.unique if set(one.names) == set(key)), {})
-        return {name: {EQUALS: operator.encode()} for name, operator in found.items()}
+        equals = next((one.equals for one in self.unique if set(one.names) == set(key)), {})
+        return {name: {EQUALS: operator.encode()} for name, operator in equals.items()}
 
 
 def find(link: Link, schema: str, name: str) -> PostgresqlTable | None:
     """The table, or None while there is none."""
-    found = link.execute(_FIND, schema, name)
-    return _describe(link, *found[0]) if found else None
+    rows = link.execute(_FIND, schema, name)
+    return _describe(link, *rows[0]) if rows else None
 
 
 def _describe(link: Link, oid: str, partitioned: bool) -> PostgresqlTable:
@@ -191,7 +191,7 @@ def _describe(link: Link, oid: str, partitioned: bool) -> PostgresqlTable:
     described = link.execute(_COLUMNS, oid)
     times = inner_times(link, oid) if any(row[3] == "c" for row in described) else {}
     columns = tuple(_columns(described, times))
-    indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
+    indexes = [(primary, _unique(name_rows)) for primary, name_rows in link.execute(_UNIQUE, oid)]
     primaries = [index.names for primary, index in indexes if primary]
     unique = tuple(index for _, index in indexes)
     ((deferred, judged),) = link.execute(_CONSTRAINTS, oid)

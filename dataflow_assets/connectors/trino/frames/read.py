@@ -67,8 +67,8 @@ def read(
         closing(TrinoClient(sink, "dataflow-frames")) as client,
     ):
         table = find_table(client, place)
-    known = {column.name: column for column in table.columns}
-    columns = tuple(known[name] for name in choose(place, names, known))
+    by_name = {column.name: column for column in table.columns}
+    columns = tuple(by_name[name] for name in choose(place, names, by_name))
     reader = _TrinoReader(sink, place, columns, condition(partitions, table) if partitions else "")
     return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
 

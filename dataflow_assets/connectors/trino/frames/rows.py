@@ -46,8 +46,8 @@ class TrinoRows:
         """A row of which the clauses are true; empty where there is none."""
         texts = ", ".join(f"CAST({quote(name)} AS varchar)" for name in names)
         rows = self.source.named()
-        found = self.client.rows(f"SELECT {texts} FROM ({rows}) {clauses} LIMIT 1")  # noqa: S608 - quoted
-        return list(found[0]) if found else []
+        firsts = self.client.rows(f"SELECT {texts} FROM ({rows}) {clauses} LIMIT 1")  # noqa: S608 - quoted
+        return list(firsts[0]) if firsts else []
 
     def store(self, mode: Mode) -> None:
         """Again where another writer was quicker.
@@ -75,8 +75,8 @@ class TrinoRows:
             return statement.replace(self.table, self.source, inside)
         if self.merges:
             return statement.replace(self.table, self.source, _every_row(self.table))
-        given = {column.name for column in self.source.columns}
-        values = ", ".join(_value(column, given) for column in self.table.columns)
+        names = {column.name for column in self.source.columns}
+        values = ", ".join(_value(column, names) for column in self.table.columns)
         query = f"SELECT {values} FROM ({self.source.named()})"  # noqa: S608 - quoted
         return f"CREATE OR REPLACE TABLE {self.table.place.quoted_name} AS {query}"
 

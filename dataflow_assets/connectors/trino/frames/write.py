@@ -132,8 +132,8 @@ def _target(
 ) -> TrinoTable:
     """The table, made where it is missing."""
     if find(client, place) is None:
-        made = sink.model_copy(update={"auto_create_table": True, "raw_mode": False})
-        create_table.create(client, made, place, columns)
+        target = sink.model_copy(update={"auto_create_table": True, "raw_mode": False})
+        create_table.create(client, target, place, columns)
     return find_table(client, place)
 
 

@@ -82,17 +82,17 @@ class TrinoRejected(RejectedRows):
     def beside(cls, client: TrinoClient, sink: TrinoSinkOptions, owner: str = "") -> TrinoRejected:
         """The table beside the sink's own; one of an earlier version has error records."""
         place = _place(sink, "_rejected")
-        known = column_names(client, place)
-        return cls(client, sink, place, _APART if "error" in known else BESIDE, known, owner)
+        names = column_names(client, place)
+        return cls(client, sink, place, _APART if "error" in names else BESIDE, names, owner)
 
     @override
     def prepare(self) -> None:
         if self.sink.auto_create_table or self._beside:
             self.client.create(self._statement)
-        known = column_names(self.client, self.place)
-        if not known:
+        names = column_names(self.client, self.place)
+        if not names:
             raise PermanentError(f"the error sink's {self.sink.no_table()}")
-        if missing := sorted(self.columns.keys() - known):
+        if missing := sorted(self.columns.keys() - names):
             raise PermanentError(
                 f"the error sink's table {self.place} cannot take error records: it has no "
                 f"{', '.join(missing)}; name a new table and set autoCreateTable: true, or run: "
@@ -141,12 +141,12 @@ class TrinoRejected(RejectedRows):
 
     @override
     def mark_replayed(self, names: Sequence[EntryName]) -> None:
-        given = {"flow": "varchar", "id": "varchar", "reading": "bigint"}
+        types = {"flow": "varchar", "id": "varchar", "reading": "bigint"}
         note, value = ("replayed_at", "localtimestamp") if self._beside else ("replayed", "true")
         rows = [[_flow(id_), id_, reading] for id_, reading in names]
         for first in range(0, len(rows), _AT_ONCE):
-            some = rows_of(given, rows[first : first + _AT_ONCE])
-            self._insert_from(given, some, {note: value})
+            some = rows_of(types, rows[first : first + _AT_ONCE])
+            self._insert_from(types, some, {note: value})
 
     def _insert(self, rows: Sequence[str]) -> None:
         if rows:

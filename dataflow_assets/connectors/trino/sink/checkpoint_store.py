@@ -31,7 +31,7 @@ from dataflow_assets.connectors.trino.sink.target import TrinoSinkTarget
 from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.checkpoint_table import GONE, TrinoCheckpointTable
 from dataflow_assets.connectors.trino.table.document import DECIDED, MOST_WHOLE, TrinoStored
-from dataflow_assets.contracts import Checkpoint, Receipt, Run, Target
+from dataflow_assets.contracts import Receipt, Run, Target
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.server_failure import Fault, translate_errors
@@ -150,7 +150,7 @@ class TrinoCheckpoints(SpanCheckpointStore):
         known, after = stored.document.checkpoint, self.checkpoints.after(stored.document, query)
         if after is not None:
             now = replace(after, epoch=known.epoch, run=known.run)
-            return self._move_checkpoint(stored, partial(_become, now), **DECIDED)
+            return self._move_checkpoint(stored, lambda _: BranchState(now), **DECIDED)
         # Raises TakenOver, if the driver that has taken over has removed the row.
         stored = self._move_checkpoint(stored, _as_it_is)
         self.unknown = unknown_position(self._table.place, query, self._target.flow)
@@ -197,10 +197,6 @@ def _keep(step: StateChange, found: BranchState | None) -> BranchState:
     step(found)
     assert found is not None  # noqa: S101 - else the step has raised
     return found
-
-
-def _become(checkpoint: Checkpoint, _: BranchState) -> BranchState:
-    return BranchState(checkpoint)
 
 
 def _as_it_is(found: BranchState) -> BranchState:

@@ -92,19 +92,19 @@ def describe(client: TrinoClient, source: TrinoSourceOptions) -> SqlRelation[Tri
     """Describes the source as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query(), None
-        found: Sequence[tuple[str, str]] = client.describe(f"SELECT * FROM {base}")  # noqa: S608 - the manifest's own query
+        rows: Sequence[tuple[str, str]] = client.describe(f"SELECT * FROM {base}")  # noqa: S608 - the manifest's own query
     else:
         place = place_of(source)
         table = find(client, place)
         if table is None:
             raise source.no_table()
         base, own = place.quoted_name, table.identity
-        found = [(column.name, column.type) for column in table.columns]
-    columns = tuple(TrinoColumn(name, kind) for name, kind in found)
+        rows = [(column.name, column.type) for column in table.columns]
+    columns = tuple(TrinoColumn(name, kind) for name, kind in rows)
     if source.verbatim:
         return SqlRelation(base, columns, identity=own)
-    named = {column.name: column for column in columns}
-    order, change = source.order_column(named), source.change_column(named)
+    by_name = {column.name: column for column in columns}
+    order, change = source.order_column(by_name), source.change_column(by_name)
     changes = (change,) if change else ()
     _check_order(order, *changes)
     return SqlRelation(base, columns, order, changes, own)

@@ -190,10 +190,10 @@ def check_mark(table: TrinoTable, mark: str | None) -> None:
         return
     kinds = {column.name: column.kind.name for column in table.columns}
     if not kinds.get(mark, "").startswith(("timestamp", "date")):
-        found = f"is {kinds[mark]}" if mark in kinds else "does not exist"
+        state = f"is {kinds[mark]}" if mark in kinds else "does not exist"
         raise PermanentError(
             f"softDeleteColumn: the column {mark} of {table.place} must be a timestamp or date; it "
-            f"{found}"
+            f"{state}"
         )
 
 
@@ -211,16 +211,16 @@ def check_upsert(table: TrinoTable, found: Capabilities, key: Sequence[str]) -> 
             f"which is Iceberg's own value; it is {found.isolation}, with which two MERGEs that "
             f"run at once store a key twice: {isolating(table)}"
         )
-    known = {column.name for column in table.columns}
-    if missing := [name for name in key if name not in known]:
+    names = {column.name for column in table.columns}
+    if missing := [name for name in key if name not in names]:
         raise PermanentError(
             f"conflictKey names {', '.join(missing)}, which {table.place} does not have; it has "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(names))}"
         )
     if floating := [one for one in table.columns if one.name in key and one.type in _FLOATING]:
-        named = ", ".join(f"{one.name} ({one.type})" for one in floating)
+        listed = ", ".join(f"{one.name} ({one.type})" for one in floating)
         raise PermanentError(
-            f"conflictKey: rows of {table.place} cannot be matched by {named}: a NaN equals no "
+            f"conflictKey: rows of {table.place} cannot be matched by {listed}: a NaN equals no "
             "other one in Trino, so that it would be stored again with each change; take columns "
             "of whole numbers, decimals, text, times or bytes"
         )

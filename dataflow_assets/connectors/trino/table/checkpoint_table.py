@@ -55,20 +55,20 @@ class TrinoCheckpointTable:
             self._make()
 
     def _make(self) -> None:
-        made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted_name} ({_COLUMNS})"
+        ddl = f"CREATE TABLE IF NOT EXISTS {self.place.quoted_name} ({_COLUMNS})"
         try:
-            self._client.create(made + _BY_BRANCH)
+            self._client.create(ddl + _BY_BRANCH)
         except TrinoFailure as failure:
             if failure.transient:
                 raise
-            self._client.create(made)
+            self._client.create(ddl)
 
     def load(self) -> TrinoStored | None:
         """The row as it is now; None where there is none."""
-        found = self._client.rows(
+        stored = self._client.rows(
             f"SELECT stamp, state FROM {self.place.quoted_name} WHERE {self._where}"  # noqa: S608 - quoted
         )
-        rows = [TrinoStored(stamp, parse(state)) for stamp, state in found]
+        rows = [TrinoStored(stamp, parse(state)) for stamp, state in stored]
         self._seen = self._choose_row(rows) if len(rows) > 1 else next(iter(rows), None)
         return self._seen
 
@@ -107,13 +107,13 @@ class TrinoCheckpointTable:
             changes: fields of `Document` that become these values; the others stay.
         """
         for _ in range(_TRIES):
-            found = self.latest()
-            state = step(found.state if found else None)
-            document = found.document if found else TrinoDocument(state.checkpoint)
+            last = self.latest()
+            state = step(last.state if last else None)
+            document = last.document if last else TrinoDocument(state.checkpoint)
             document = msgspec.structs.replace(
                 document, checkpoint=state.checkpoint, intent=state.intent, **changes
             )
-            if (stored := self.swap(found, document)) is not None:
+            if (stored := self.swap(last, document)) is not None:
                 return stored
         raise TransientError(
             f"{self.place}: others change the row of flow {self._target.flow} faster than it can "
@@ -152,11 +152,11 @@ class TrinoCheckpointTable:
         for one in document.whole:
             if one.query == query:
                 return one.checkpoint
-        found = self._client.value(
+        text = self._client.value(
             f"SELECT state FROM {self.place.quoted_name} "  # noqa: S608 - quoted
             f"WHERE id = {literal(self._target.id + _BESIDE)} AND stamp = {literal(query)} LIMIT 1"
         )
-        return parse(str(found)).checkpoint if found else None
+        return parse(str(text)).checkpoint if text else None
 
     def may_write(self, stamp: str) -> str:
         """The condition that the row still has this stamp, as SQL inside another statement."""
@@ -177,10 +177,10 @@ class TrinoCheckpointTable:
 
     def others(self, identity: str | None) -> dict[str, str]:
         """By the other flows into the table of this identity: what removes a checkpoint."""
-        found = self._client.rows(f"SELECT id, flow, state FROM {self.place.quoted_name}")  # noqa: S608
+        rows = self._client.rows(f"SELECT id, flow, state FROM {self.place.quoted_name}")  # noqa: S608
         return {
             flow: f"DELETE FROM {self.place} WHERE id = {literal(name)}"  # noqa: S608 - is shown only
-            for name, flow, state in found
+            for name, flow, state in rows
             if flow != self._target.flow
             and not name.endswith(_BESIDE)
             and parse(state).checkpoint.target == identity
@@ -192,16 +192,16 @@ class TrinoCheckpointTable:
         stamp = literal(stored.stamp)
         if found is None:
             names = f"{literal(self._target.id)}, {literal(self._target.flow)}"
-            given = f"SELECT {names}, BIGINT '{epoch}', {stamp}, {state}"
+            chosen = f"SELECT {names}, BIGINT '{epoch}', {stamp}, {state}"
             none = f"NOT EXISTS (SELECT 1 FROM {self.place.quoted_name} WHERE {self._where})"  # noqa: S608
-            return f"INSERT INTO {self.place.quoted_name} {given} WHERE {none}"
+            return f"INSERT INTO {self.place.quoted_name} {chosen} WHERE {none}"
         values = f"epoch = {epoch}, stamp = {stamp}, state = {state}"
         held = f"{self._where} AND stamp = {literal(found.stamp)}"
         return f"UPDATE {self.place.quoted_name} SET {values} WHERE {held}"  # noqa: S608 - quoted
 
     def _is(self, stamp: str) -> bool:
-        found = self.load()
-        return found is not None and found.stamp == stamp
+        last = self.load()
+        return last is not None and last.stamp == stamp
 
     def _alone(self, stored: TrinoStored) -> TrinoStored | None:
         """The first row of a branch: of two that were made at once both go."""
@@ -238,12 +238,12 @@ def peek(
 ) -> list[TrinoDocument | None]:
     """What is stored of several branches, without an epoch; None for nothing. Raises Failure."""
     place = place_of(sink)
-    named = ", ".join(literal(target.id) for target in targets)
+    ids = ", ".join(literal(target.id) for target in targets)
     try:
-        found = client.rows(f"SELECT id, state FROM {place.quoted_name} WHERE id IN ({named})")  # noqa: S608
+        rows = client.rows(f"SELECT id, state FROM {place.quoted_name} WHERE id IN ({ids})")  # noqa: S608
     except TrinoFailure as failure:
         if failure.name not in MISSING:
             raise
-        found = []
-    known = {name: parse(state) for name, state in found}
-    return [known.get(target.id) for target in targets]
+        rows = []
+    by_id = {name: parse(state) for name, state in rows}
+    return [by_id.get(target.id) for target in targets]

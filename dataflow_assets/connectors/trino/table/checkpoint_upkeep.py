@@ -59,8 +59,8 @@ def _count(client: TrinoClient, place: TrinoPlace, branch: str, seconds: int) ->
     aged = f"committed_at < current_timestamp - INTERVAL '{seconds}' SECOND"
     files = f"SELECT sum(file_count) FROM {partitions} WHERE {mine}"  # noqa: S608 - quoted
     old = f"SELECT count(*) FROM {snapshots} WHERE {aged}"  # noqa: S608 - quoted
-    ((found, expired),) = client.rows(f"SELECT ({files}), ({old})")
-    return int(found or 0), int(expired)
+    ((files_count, expired),) = client.rows(f"SELECT ({files}), ({old})")
+    return int(files_count or 0), int(expired)
 
 
 def _rewrite(client: TrinoClient, place: TrinoPlace, branch: str) -> None:

@@ -52,13 +52,13 @@ def entries(
         Nothing where no base has files left, where the user may not read `"<table>$entries"`, or
         where Trino cannot list the files.
     """
-    known = [base for base in bases.values() if base is not None]
-    if not known:
+    present = [base for base in bases.values() if base is not None]
+    if not present:
         return []
     sql = _ENTRIES.format(
         entries=table.place.metadata_table("entries"),
         queries="|".join(bases),
-        bases=", ".join(map(literal, known)),
+        bases=", ".join(map(literal, present)),
     )
     try:
         return [TrinoEntry(snapshot, number, query) for snapshot, number, query in client.rows(sql)]

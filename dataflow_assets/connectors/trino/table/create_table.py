@@ -90,15 +90,15 @@ def supported_types(
         PermanentError: Trino knows no such type as one that was declared.
     """
     try:
-        made = _try_types(client, place, wanted)
+        actual = _try_types(client, place, wanted)
     except TrinoFailure as failure:
         if failure.transient or failure.name == DENIED:
             raise
-        made = {
+        actual = {
             name: _alone(client, place, kind, name if name in declared else "")
             for name, kind in wanted.items()
         }
-    return {name: _lossless(kind, made[name]) for name, kind in wanted.items()}
+    return {name: _lossless(kind, actual[name]) for name, kind in wanted.items()}
 
 
 def _alone(client: TrinoClient, place: TrinoPlace, kind: str, declared: str) -> str:
@@ -137,12 +137,12 @@ def _make(
     client: TrinoClient, place: TrinoPlace, kinds: dict[str, str], docs: dict[str, str]
 ) -> None:
     def listed(comments: Sequence[str]) -> str:
-        named = zip(kinds.items(), comments, strict=True)
-        return ", ".join(f"{quote(name)} {kind}{comment}" for (name, kind), comment in named)
+        pairs = zip(kinds.items(), comments, strict=True)
+        return ", ".join(f"{quote(name)} {kind}{comment}" for (name, kind), comment in pairs)
 
-    told = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
+    notes = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
     try:
-        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed(told)})")
+        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed(notes)})")
     except TrinoFailure as failure:
         if failure.transient or not docs:
             raise

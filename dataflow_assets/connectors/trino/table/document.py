@@ -64,8 +64,8 @@ class TrinoDocument(msgspec.Struct, frozen=True):
     @property
     def tells(self) -> bool:
         """Returns whether a driver has come further than to its epoch."""
-        known = self.checkpoint.positions or self.intent or self.undecided
-        return bool(known or self.emptying)
+        content = self.checkpoint.positions or self.intent or self.undecided
+        return bool(content or self.emptying)
 
     @property
     def whole(self) -> tuple[TrinoPending, ...]:

@@ -25,8 +25,8 @@ _WRITTEN = "SELECT DISTINCT regexp_extract(file_path, '/({queries})-', 1) "
 
 def head(client: TrinoClient, table: TrinoTable) -> str | None:
     """The id of the table's current snapshot; None for a table without any. Raises Failure."""
-    found = client.value(_HEAD.format(refs=table.place.metadata_table("refs")))
-    return None if found is None else str(found)
+    ref = client.value(_HEAD.format(refs=table.place.metadata_table("refs")))
+    return None if ref is None else str(ref)
 
 
 def have_stored(
@@ -50,7 +50,7 @@ def have_stored(
     for _ in range(_LOOKS):
         current = head(client, table)
         stored = _by_snapshots(client, table, bases, current)
-        unsure = {query: bases[query] for query, found in stored.items() if found is None}
+        unsure = {query: bases[query] for query, state in stored.items() if state is None}
         if not unsure or not prove:
             return stored
         left = entries(client, table, unsure)
@@ -70,12 +70,12 @@ def _by_snapshots(
     line = client.rows(sql)
     before = {own: parent for own, parent, _ in line}
     unbroken = {query: reaches(before, current, base) for query, base in bases.items()}
-    made = {query for _, _, query in line}
+    sure = {query for _, _, query in line}
     # Nessie names no snapshot before another; and after a rollback rows may have been added again.
     since = _line(before, current)
-    unproven = [q for q in bases if q not in made and not (unbroken[q] and bases[q] in since)]
-    made |= _with_files(client, table, unproven)
-    return {q: True if q in made else (False if unbroken[q] else None) for q in bases}
+    unproven = [q for q in bases if q not in sure and not (unbroken[q] and bases[q] in since)]
+    sure |= _with_files(client, table, unproven)
+    return {q: True if q in sure else (False if unbroken[q] else None) for q in bases}
 
 
 def reaches(before: Mapping[str, str | None], current: str | None, base: str | None) -> bool:
@@ -100,11 +100,11 @@ def reaches(before: Mapping[str, str | None], current: str | None, base: str | N
 
 def _line(before: Mapping[str, str | None], last: str | None) -> set[str]:
     """A snapshot and those that it comes from, as far as they are listed."""
-    found, at = set[str](), last
-    while at is not None and at not in found:
-        found.add(at)
+    line, at = set[str](), last
+    while at is not None and at not in line:
+        line.add(at)
         at = before.get(at)
-    return found
+    return line
 
 
 def unless_committed(table: TrinoTable, queries: Sequence[str]) -> str:
@@ -112,8 +112,8 @@ def unless_committed(table: TrinoTable, queries: Sequence[str]) -> str:
 
     The table is asked twice, whatever the number of queries: Trino limits the stages of a query.
     """
-    listed, named = table.place.metadata_table("snapshots"), ", ".join(map(literal, queries))
-    unlisted = f"NOT EXISTS (SELECT 1 FROM {listed} WHERE {_QUERY} IN ({named}))"  # noqa: S608 - quoted
+    listed, quoted = table.place.metadata_table("snapshots"), ", ".join(map(literal, queries))
+    unlisted = f"NOT EXISTS (SELECT 1 FROM {listed} WHERE {_QUERY} IN ({quoted}))"  # noqa: S608 - quoted
     return f"{unlisted} AND NOT EXISTS (SELECT 1 {_fill(_FILES, table, queries)})"
 
 

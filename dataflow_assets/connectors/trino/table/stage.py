@@ -118,7 +118,7 @@ def leftovers(client: TrinoClient, beside: TrinoPlace, branch: str, epoch: int) 
     """
     begins = f"{PREFIX}{_digest(branch)}_"
     try:
-        found = client.rows(
+        tables = client.rows(
             f"SHOW TABLES FROM {_schema(beside)} LIKE {literal(begins.replace('_', '!_') + '%')} "
             "ESCAPE '!'"
         )
@@ -126,7 +126,7 @@ def leftovers(client: TrinoClient, beside: TrinoPlace, branch: str, epoch: int) 
         if failure.name not in MISSING:
             raise
         return []
-    return [beside.beside(str(each)) for (each,) in found if _epoch(str(each)) <= epoch]
+    return [beside.beside(str(each)) for (each,) in tables if _epoch(str(each)) <= epoch]
 
 
 def _epoch(name: str) -> int:

@@ -33,15 +33,15 @@ class Source:
 
     def sql(self, condition: str) -> str:
         """A query of the rows, values in the columns' types, with AT and the system columns."""
-        given = enumerate(self.columns)
-        values = [f"{value(_column(at), c.kind)} AS {_column(at)}" for at, c in given]
-        named = ", ".join([*values, OPERATION, ABSENT, self._at])
-        return f"SELECT {named} FROM {self._raw} WHERE {condition}"  # noqa: S608 - quoted
+        columns = enumerate(self.columns)
+        values = [f"{value(_column(at), c.kind)} AS {_column(at)}" for at, c in columns]
+        listed = ", ".join([*values, OPERATION, ABSENT, self._at])
+        return f"SELECT {listed} FROM {self._raw} WHERE {condition}"  # noqa: S608 - quoted
 
     def named(self) -> str:
         """A query of the rows under the names of the columns, without those of ours."""
         pairs = zip(_columns(len(self.columns)), self.columns, strict=True)
-        listed = ", ".join(f"{given} AS {quote(column.name)}" for given, column in pairs)
+        listed = ", ".join(f"{text} AS {quote(column.name)}" for text, column in pairs)
         return f"SELECT {listed} FROM ({self.sql('true')})"  # noqa: S608 - quoted
 
     @property
@@ -77,11 +77,11 @@ def insert(table: TrinoTable, source: Source, condition: str, *, guarded: bool) 
         guarded: as a MERGE that matches nothing: it fails if others add rows meanwhile.
     """
     names = [column.name for column in source.columns]
-    rows, given = source.sql(condition), _columns(len(names))
+    rows, own = source.sql(condition), _columns(len(names))
     if not guarded:
-        chosen = f"SELECT {', '.join(given)} FROM ({rows})"  # noqa: S608 - names of our own
+        chosen = f"SELECT {', '.join(own)} FROM ({rows})"  # noqa: S608 - names of our own
         return f"INSERT INTO {table.place.quoted_name} ({name_list(names)}) {chosen}"
-    values = ", ".join(f"s.{name}" for name in given)
+    values = ", ".join(f"s.{name}" for name in own)
     return (
         f"MERGE INTO {table.place.quoted_name} t USING ({rows}) s ON false "  # noqa: S608 - quoted
         f"WHEN NOT MATCHED THEN INSERT ({name_list(names)}) VALUES ({values})"
@@ -97,9 +97,9 @@ def replace(table: TrinoTable, source: Source, inside: str) -> str:
         inside: what is true for the rows of the target, `t`, that are taken out.
     """
     names = [column.name for column in source.columns]
-    given = ", ".join(_columns(len(names)))
+    listed = ", ".join(_columns(len(names)))
     nulls = ", ".join(f"CAST(NULL AS {column.kind.spelling})" for column in source.columns)
-    rows = f"SELECT {given}, 0 AS {_GONE} FROM ({source.sql('true')})"  # noqa: S608 - names of our own
+    rows = f"SELECT {listed}, 0 AS {_GONE} FROM ({source.sql('true')})"  # noqa: S608 - names of our own
     values = ", ".join(f"s.{name}" for name in _columns(len(names)))
     return (
         f"MERGE INTO {table.place.quoted_name} t USING ({rows} UNION ALL SELECT {nulls}, 1) s "  # noqa: S608
@@ -176,15 +176,15 @@ def _mark(source: Source, condition: str, key: Sequence[int], mark: str) -> str:
 
 def _last(at: int, alive: str, key: Sequence[int]) -> list[str]:
     has = f"{alive} AND {_carries(at)}"
-    found = [f"coalesce(bool_or({has}), false) AS {_has(at)}"]
+    terms = [f"coalesce(bool_or({has}), false) AS {_has(at)}"]
     if at not in key:
-        found.append(f"max_by({_column(at)}, {AT}) FILTER (WHERE {has}) AS {_column(at)}")
-    return found
+        terms.append(f"max_by({_column(at)}, {AT}) FILTER (WHERE {has}) AS {_column(at)}")
+    return terms
 
 
 def _places(source: Source, names: Sequence[str]) -> list[int]:
-    known = [column.name for column in source.columns]
-    return [known.index(name) for name in names]
+    order = [column.name for column in source.columns]
+    return [order.index(name) for name in names]
 
 
 def _columns(count: int) -> list[str]:

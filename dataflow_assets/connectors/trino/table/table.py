@@ -117,14 +117,14 @@ def _columns(client: TrinoClient, place: TrinoPlace) -> tuple[Column, ...]:
         "table": literal(place.name),
     }
     try:
-        found = client.rows(_COLUMNS.format(**where))
+        rows = client.rows(_COLUMNS.format(**where))
     except TrinoFailure as failure:
         if failure.name != "COLUMN_NOT_FOUND":
             raise
-        found = client.rows(_PLAIN_COLUMNS.format(**where))
+        rows = client.rows(_PLAIN_COLUMNS.format(**where))
     return tuple(
         Column(str(name), str(kind), nullable == "YES", str(comment or ""))
-        for name, kind, nullable, comment in found
+        for name, kind, nullable, comment in rows
     )
 
 
