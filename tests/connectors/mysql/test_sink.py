@@ -15,9 +15,11 @@ import devservers
 from dataflow_assets.connectors.mysql import MysqlSink
 from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import MysqlFailure
+from dataflow_assets.connectors.mysql.sink.writer import MysqlSliceStore
 from dataflow_assets.contracts import OP, OffsetSlice, Run, Span, Target
 from dataflow_assets.errors import Locked, PermanentError, TransientError
 from dataflow_assets.sdk.server_failure import Fault
+from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from tests.connectors.mysql.driver import TARGET, Driving, Place
 from tests.connectors.postgresql.driver import chunk
 
@@ -300,18 +302,26 @@ def test_of_two_attempts_at_a_slice_one_stores_rows(
     assert place.rows() == [(0,), (1,), (2,)]
 
 
-def test_a_driver_of_an_older_epoch_stores_nothing(place: Place) -> None:
-    place.run("CREATE TABLE orders (id bigint)")
-    flow = Driving(place.sink())
-    piece = OffsetSlice("0", 0, 1)
+@pytest.mark.parametrize("options", [{}, {"upsertMode": True}], ids=["append", "upsert"])
+def test_a_task_of_an_older_driver_is_ended_and_holds_no_row(
+    place: Place, options: dict[str, Any]
+) -> None:
+    place.run("CREATE TABLE orders (id bigint primary key, name text)")
+    flow = Driving(place.sink(**options))
+    flow.store({"id": 1, "name": "a"})
+    piece = OffsetSlice("0", 1, 2)
     flow.session.begin(Span((piece,)))
     ticket = flow.session.ticket()
-    writer = place.sink().writer(ticket, piece)
-    writer.write(chunk(ticket, [{"id": 1}]))
-    place.sink().open(TARGET, Run()).close()
-    with pytest.raises(PermanentError, match="was taken over by run"):
+    store = MysqlSliceStore(place.sink(**options), ticket, piece)
+    writer = SliceWriter(ticket, piece, store)
+    writer.write(chunk(ticket, [{"id": 2, "name": "older"}], 1))
+    store._loader.flush()
+    later = Driving(place.sink(**options))
+    later.store({"id": 2, "name": "newer"})
+    with pytest.raises(TransientError, match=r"Lost connection|gone away|killed"):
         writer.close(complete=True)
-    assert place.rows() == []
+    later.store({"id": 3, "name": "c"})
+    assert place.rows() == [(1, "a"), (2, "newer"), (3, "c")]
 
 
 def test_a_row_that_is_longer_than_the_server_takes_is_rejected(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
+from dataflow_assets.connectors.mysql.errors import MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import lend
 from dataflow_assets.connectors.mysql.table.create_table import make_table
@@ -81,6 +83,22 @@ class MysqlCheckpoint:
         )
         return state
 
+    def hold(self, partition: str) -> None:
+        """Names the transaction of a partition, until `release`: so a later driver can end it."""
+        self.link.rows("SELECT GET_LOCK(%(name)s, 0)", {"name": self._lock(partition)})
+
+    def release(self, partition: str) -> None:
+        """Takes the name away, where the transaction has ended."""
+        self.link.rows("SELECT RELEASE_LOCK(%(name)s)", {"name": self._lock(partition)})
+
+    def end_older(self, state: BranchState) -> None:
+        """Ends what older tasks have open, so that no row stays locked by one that hangs."""
+        for partition in {*state.positions, *(part.partition for part in state.intent)}:
+            name = {"name": self._lock(partition)}
+            for (id_,) in self.link.rows("SELECT IS_USED_LOCK(%(name)s)", name):
+                with suppress(MysqlFailure):  # it has just ended by itself
+                    self.link.run(f"KILL {id_}" if id_ is not None else "DO 0")
+
     def others(self, identity: str | None) -> dict[str, str]:
         """Finds the other flows that write into the table of this id, and what removes each."""
         query = (
@@ -94,6 +112,10 @@ class MysqlCheckpoint:
     def _names(self) -> dict[str, str]:
         id_ = hashlib.sha256(self.target.id.encode()).hexdigest()
         return {"id": id_, "flow": self.target.flow, "branch": self.target.branch}
+
+    def _lock(self, partition: str) -> str:
+        name = f"{self.target.id}/{partition}"
+        return f"dataflow:{hashlib.sha256(name.encode()).hexdigest()[:48]}"
 
     def _run(self, statement: str, **values: str | None) -> None:
         self.link.run(statement.format(self.table), {**self._names, **values})

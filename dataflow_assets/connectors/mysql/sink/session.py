@@ -153,6 +153,8 @@ class MysqlCheckpoints(CheckpointStore):
                 # Whose rows were there has its checkpoint by now.
                 others = row.others(self._table.identity)
                 refuse_shared(self._links.target, self._links.sink.address(), others)
+        with self._links.lend("ending older transactions of") as link:
+            self._links.row(link).end_older(state)
         return state
 
     @override

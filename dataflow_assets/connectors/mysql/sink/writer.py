@@ -53,6 +53,7 @@ class MysqlSliceStore(SliceStore):
         self._link = take(self._sink)
         place, schema = quote(*self._sink.place()), self._ticket.schema
         self._loader = MysqlLoader(self._link, self._sink, place, schema)
+        self._checkpoint.hold(self._piece.partition)
         self._link.run("START TRANSACTION")
         state = self._check(self._checkpoint.load())
         self._stored = self._position(state)
@@ -76,6 +77,7 @@ class MysqlSliceStore(SliceStore):
         failpoints.reach("mysql.before-commit")
         self._checkpoint.move(lambda stored: self._move(self._check(stored), found))
         self._client.run("COMMIT")
+        self._checkpoint.release(self._piece.partition)
         give(self._sink, self._client)
         self._link = None
         failpoints.reach("mysql.after-commit")
