@@ -48,6 +48,12 @@ BEGUN = KafkaStored(
     {**BEGUN.checkpoints, "part-1": PartitionCheckpoint("g1", "b", 1, 3, Totals(2, 0, 20))},
 )
 
+ENTRIES = (PartSlice("entries", "", "z", "all"),)
+REPLAY = KafkaStored(KafkaHead("g1", 3, base={"entries": ""}, target="t", manifest="m2"))
+REPLAY = KafkaStored(
+    REPLAY.move(REPLAY.state.begin(Span(ENTRIES), TARGET, "t"), RUN),
+    {"entries": PartitionCheckpoint("g1", "z", 1, 3, Totals(2, 0, 20))},
+)
 EVENTS: dict[str, tuple[KafkaStored, Callable[[BranchState], BranchState]]] = {
     "take": (OFFSETS, lambda found: found.take(RUN)),
     "begin": (OFFSETS, lambda found: found.begin(Span((OffsetSlice("2", 0, 9),)), TARGET, "t")),
@@ -59,6 +65,10 @@ EVENTS: dict[str, tuple[KafkaStored, Callable[[BranchState], BranchState]]] = {
     ),
     "adopt": (OFFSETS, lambda found: found.adopt("another")),
     "divide": (BEGUN, lambda found: found.divide(Cut({PARTS[0]: ("0-4", "4-9")}))),
+    "finish a part that is named as its table": (
+        REPLAY,
+        lambda found: found.finish({"entries": "z"}, Totals()),
+    ),
     "finish": (BEGUN, lambda found: found.finish({"table": "b"}, Totals())),
 }
 RESTARTS: dict[str, tuple[KafkaStored, Callable[[BranchState], BranchState]]] = {

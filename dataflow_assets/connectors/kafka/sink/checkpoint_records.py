@@ -168,7 +168,11 @@ class KafkaStored(msgspec.Struct, frozen=True):
     def move(self, state: BranchState, run: Run) -> KafkaHead:
         """The head by which this is the state; what partitions have stored stays as it is."""
         known, wanted, head = self.state, state.checkpoint, self.head
-        moved = {n: at for n, at in state.positions.items() if known.positions.get(n) != at}
+        moved = {  # what a part has stored counts no longer than its span is recorded
+            name: at
+            for name, at in state.positions.items()
+            if isinstance(at, str) or known.positions.get(name) != at
+        }
         committed = known.checkpoint.committed_at != wanted.committed_at
         return msgspec.structs.replace(
             head,
