@@ -95,7 +95,7 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     third = others[1]
     kept = stored(third).document
     assert (kept.checkpoint.epoch, kept.checkpoint.positions) == (third.checkpoint.epoch, {})
-    assert (kept.pending, kept.doubts, kept.aside) == (None, (), (pending.doubt,))
+    assert (kept.pending, kept.doubts, kept.aside) == (None, (pending,), ())
     assert third._store.checkpoints.after(kept, pending.query) == checkpoint
     third.close()
 

@@ -35,7 +35,7 @@ from dataflow_assets.sdk.table_frames import FrameSink
 from dataflow_assets.secrets import Secrets, resolve
 from tests.conftest import Topics
 from tests.connectors.iceberg.driver import connection
-from tests.dagster.assets.test_lanes import QUIET, UNCAPTURED, Shop
+from tests.dagster.assets.lanes.shop import QUIET, UNCAPTURED, Shop
 from tests.dagster.flows import memory_flow
 from tests.stand_in import until
 

@@ -11,9 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-)
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 import devservers
