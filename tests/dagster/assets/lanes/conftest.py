@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import ingest, lane_runs, tally
+from dataflow_assets.assets import ingest, lane_runs, leases, tally
 from dataflow_assets.assets.lane_flows import LaneFlows
 from dataflow_assets.assets.lane_registry import FlowState
 from dataflow_assets.connectors.memory import Store
@@ -26,6 +26,8 @@ def shop(
     monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
     monkeypatch.setattr(ingest, "IDLE_SECONDS", QUIET)
     monkeypatch.setattr(lane_runs, "LOOK_SECONDS", 0.05)
+    # Else a lane may let a flow go before the run that leases it looks whether it has to wait.
+    monkeypatch.setattr(leases, "PART_SECONDS", 0.0)
     monkeypatch.setattr(tally, "IDLE_SECONDS", 0.2)
     hurry(monkeypatch)
     with dg.DagsterInstance.local_temp(home, overrides=UNCAPTURED) as instance:
