@@ -45,7 +45,8 @@ def _capabilities(*modules: ModuleType) -> Iterator[type]:
 
 
 def _of_declared_sinks() -> tuple[type, ...]:
-    return tuple({*_capabilities(sink_capabilities)} - {*TABLES, *SESSIONS})
+    others = {*TABLES, *SESSIONS}
+    return tuple(one for one in _capabilities(sink_capabilities) if one not in others)
 
 
 def _classes(root: type[Any]) -> Iterator[type[Any]]:
