@@ -60,8 +60,8 @@ class Leases:
         storage raises, before the block only.
         """
         own = {DRIVES: "true", **tags, self._tag: value(run_id, FlowDriver.here())}
-        self._write(run_id, own)
         try:
+            self._write(run_id, own)
             with (
                 self._heartbeat.beating(run_id),
                 repeat(lambda: self._try(self._renew, run_id, own), LOOK_SECONDS, "lease"),

@@ -70,7 +70,7 @@ class RunHost(ABC):
     def run(self, planned: Planned) -> BatchOutcome:
         """Has a pass run and waits for it.
 
-        Raises the gravest error of its tasks; TransientError when Spark itself failed; NotBegun
+        Raises the gravest error of its tasks; TransientError when Spark itself failed; NotStarted
         where the run was asked to end meanwhile.
         """
 

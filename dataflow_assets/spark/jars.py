@@ -152,7 +152,7 @@ def pinned_file(jar: Jar, pin: str) -> Path:
 
     Raises:
         NotPublished: the repository does not have it.
-        NotGiven: it has answered with another status: it is overloaded, or asks for a user.
+        DownloadRefused: it has answered with another status: it is overloaded, or asks for a user.
         OtherHash: the file is another one, of the repository or in the cache.
         JarError: the repository cannot be reached.
     """

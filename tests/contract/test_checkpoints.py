@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.contracts import (
     Cut,
     Limit,
@@ -165,6 +166,26 @@ def test_a_part_that_no_task_has_read_is_read_again(parts: Driving) -> None:
         parts.finish(session, again, parts.read(session.ticket(), again))
         assert session.checkpoint.positions == {"table": "9"}
         assert session.checkpoint.totals.rows == 9
+    assert parts.sink.rows() == numbered(0, 9)
+
+
+@pytest.mark.parametrize("sink", ["memory-slice"], indirect=True)
+def test_a_part_whose_commit_the_target_has_lost_is_read_again(parts: Driving) -> None:
+    """As where a replica has become the server that lacks the last commits of the one before."""
+    sink = parts.branch.sink
+    assert isinstance(sink, MemorySliceSink)
+    with parts.begun() as (session, span):
+        store, table = Store(sink.store), "select * from checkpoints"
+        before = store.query(table)
+        receipts = parts.read(session.ticket(), span)
+        store.query("delete from rows")
+        with store.transaction() as connection:
+            connection.executemany("insert or replace into checkpoints values (?, ?, ?)", before)
+        with pytest.raises(TransientError, match="part-0 was not read to its end"):
+            parts.finish(session, span, receipts)
+    with parts.open() as session:
+        parts.micro_batch(session, parts.plan(session))
+        assert session.checkpoint.positions == {"table": "9"}
     assert parts.sink.rows() == numbered(0, 9)
 
 

@@ -137,6 +137,7 @@ class TransactionalSession(SinkSession):
         own = [one for one in receipts if one.branch == self._target.branch]
         if not isinstance(self._store, SpanCheckpointStore):
             self._state = self._check_owner(self._store.load(own))
+            own = []  # a part that is not in the state is not stored, whatever its task was told
         left = self._state.remaining_slices(span)
         if left or self._state.intent:
             self._check_planned(left, self._state.positions)

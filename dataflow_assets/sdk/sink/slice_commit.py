@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -198,7 +198,8 @@ class SliceWriter(Writer):
             with self._store.errors():
                 yield
         except BaseException:
-            self._store.end()
+            with suppress(Exception):  # what has failed before is the error to tell
+                self._store.end()
             raise
 
 

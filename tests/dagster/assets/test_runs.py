@@ -175,6 +175,26 @@ def test_a_claim_stands_though_other_steps_of_its_run_overwrite_it(
     assert flows.on() is None
 
 
+def test_a_lease_is_given_back_when_the_storage_fails_before_the_flow_is_driven(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other steps of the run go on, and its process may end: nobody would drive the flow."""
+    flows, run = Runs(switch.instance, switch.flow), switch.run(STARTED)
+    read, failures = dg.DagsterInstance.get_run_by_id, iter([OSError("the storage is away")])
+
+    def look(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRun | None:
+        found = read(instance, run_id)
+        held = found is not None and f"{leases.DRIVER}/{switch.flow.id}" in found.tags
+        if held and (failure := next(failures, None)):
+            raise failure
+        return found
+
+    monkeypatch.setattr(dg.DagsterInstance, "get_run_by_id", look)
+    with pytest.raises(OSError, match="away"), flows.driving(run.run_id):
+        pytest.fail("nobody knows whether the lease stands")
+    assert flows.on() is None
+
+
 def test_a_live_run_is_seen_behind_any_number_of_newer_ones(switch: Switch) -> None:
     live = switch.run(STARTED, driver=FlowDriver.here())
     for _ in range(OTHERS):
