@@ -205,7 +205,7 @@ def words_for_absent(schema: pa.Schema) -> list[str]:
 
 
 def compares_exactly(column: pa.Field) -> bool:
-    """Whether the server takes only those values for equal that are the same in Arrow."""
+    """Returns whether the server takes only values for equal that are the same in Arrow."""
     kinds = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_temporal)
     exact = column.metadata[_DECLARED].endswith((b"utf8mb4_nopad_bin", b"utf8mb4_0900_bin"))
     return exact or any(is_kind(column.type) for is_kind in kinds)
