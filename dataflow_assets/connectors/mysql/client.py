@@ -31,6 +31,8 @@ _SETTINGS = {
     "net_write_timeout": "3600",  # a sink may be slower than what it reads
     "innodb_lock_wait_timeout": "30",
     "lock_wait_timeout": "30",
+    "sql_notes": "1",  # they say that a value was changed
+    "max_error_count": "65535",  # and how many of them are shown
 }
 _SHORT = 500_000  # bytes that each server takes
 _CONNECT, _ANSWER = 10, 600  # seconds

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.contracts import Kind, Note, TypeRow, checked_name
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.iso_forms import has_more_digits
 from dataflow_assets.sdk.types.comments import text_kind
 from dataflow_assets.sdk.types.table import TypeRule, typed_field
 
@@ -51,6 +53,7 @@ _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _BITS = "CAST({} AS UNSIGNED)"
 _SPELLING = re.compile(r"(\w+)(?:\((.*)\))?( unsigned)?( zerofill)?", re.DOTALL | re.IGNORECASE)
 _LONGEST = 38  # digits of a decimal of Arrow
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
 _EXAMPLES = (
     ("bit(1)", ""),
     ("bit(8)", "2 to 64 bits, as a number"),
@@ -142,6 +145,26 @@ def sink_field(name: str, spelling: str) -> pa.Field | None:
     digits = () if kind.digits is None or kind.name == "date" else ((Note.DIGITS, kind.digits),)
     notes = {**found.metadata, **{note: str(value).encode() for note, value in digits}}
     return found.with_metadata(notes)
+
+
+def find_altered(column: pa.Field, values: pa.Array) -> tuple[pa.Array, str] | None:
+    """Returns which values the server would store as others without a word, and the reason."""
+    kind = MysqlType.of(column.metadata[MYSQL_TYPE].decode())
+    if kind.name in {"enum", "set"}:  # a number that is no member is taken for the place of one
+        members = [found.replace("''", "'") for found in _MEMBER.findall(kind.spelling)]
+        number = pc.match_substring_regex(values, r"^[\s\v]*[+-]?\d+[\s\v]*$")
+        known = pc.is_in(pc.utf8_rtrim(values, " "), pa.array(members, values.type))
+        wrong = pc.and_(number, pc.invert(known)).fill_null(False)
+        return wrong, f"not one of the values of column {column.name}"
+    digits = (*kind.numbers, 0)[0] if kind.name == "time" else int(Note.DIGITS.of(column) or 6)
+    if kind.name == "time":
+        wrong = pc.match_substring_regex(values, rf"\.\d{{{digits}}}\d*[1-9]")
+    elif digits < 6:
+        wrong = has_more_digits(values, digits)
+    else:
+        return None
+    reason = f"more digits of a second than column {column.name} keeps ({digits})"
+    return wrong.fill_null(False), reason
 
 
 def insertion(column: pa.Field) -> str:

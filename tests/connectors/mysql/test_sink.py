@@ -16,6 +16,8 @@ from dataflow_assets.connectors.mysql import MysqlSink
 from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import MysqlFailure
 from dataflow_assets.connectors.mysql.sink.writer import MysqlSliceStore
+from dataflow_assets.connectors.mysql.table.table import stage_columns
+from dataflow_assets.connectors.mysql.types import MYSQL_TYPE
 from dataflow_assets.contracts import OP, OffsetSlice, Run, Span, Target
 from dataflow_assets.errors import Locked, PermanentError, TransientError
 from dataflow_assets.sdk.server_failure import Fault
@@ -67,6 +69,9 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("longblob", b"", b""),
     ("json", '{"a": [1, "\\u00e9"]}', '{"a": [1, "\\u00e9"]}'),
     ("enum('a','b')", "b", "b"),
+    ("enum('50%','1')", "1", "1"),
+    ("set('a','b')", "a,b", "a,b"),
+    ("time(1)", "25:00:00.500", timedelta(hours=25, seconds=0.5)),
     ("year", 2026, 2026),
 ]
 
@@ -91,6 +96,10 @@ UNFIT: list[tuple[str, Any, str]] = [
     ("varchar(3)", "four", "Data too long"),
     ("tinyint unsigned", 255, ""),
     ("enum('a','b')", "c", "Data truncated"),
+    ("enum('a','b')", "2", "not one of the values of column c"),
+    ("enum('a','1')", " 0 ", "not one of the values of column c"),
+    ("set('a','b')", "3", "not one of the values of column c"),
+    ("time(1)", "01:02:03.25", "more digits of a second than column c keeps (1)"),
     ("decimal(65,2)", "1.234", "Data truncated"),
     ("double", float("nan"), "Data truncated|Incorrect double value"),
     ("timestamp(6) null", MOMENT.replace(year=2200), "Incorrect datetime value"),
@@ -203,6 +212,80 @@ def test_keys_are_equal_as_the_table_compares_them(place: Place) -> None:
     flow.store({"name": "A", "n": 4}, {"name": "a ", "n": 5}, {"name": "B", **DELETE})
     assert place.rows() == [("a", 5)]
     assert place.rejected() == []
+
+
+SPELLINGS: list[tuple[str, list[dict[str, Any]], list[tuple[Any, ...]]]] = [
+    ("hard", [{"name": "a", "n": 2}, {"name": "A", **DELETE}], []),
+    ("hard", [{"name": "A", **DELETE}, {"name": "a", "n": 2}], [("a", 2, None)]),
+    ("hard", [{"name": "a", "n": 2, "m": 2}, {"name": "A ", "n": 3}], [("a", 3, 2)]),
+    ("soft", [{"name": "a", "n": 2}, {"name": "A", **DELETE}], [("a", 2, None)]),
+]
+
+
+@pytest.mark.parametrize(("way", "rows", "found"), SPELLINGS)
+def test_rows_of_one_key_in_several_spellings_keep_their_order(
+    place: Place, way: str, rows: list[dict[str, Any]], found: list[tuple[Any, ...]]
+) -> None:
+    """Deletes, changes of some columns and changes of others are statements of their own."""
+    place.run(
+        "CREATE TABLE orders (name varchar(9) collate utf8mb4_general_ci primary key, n int, "
+        "m int, gone datetime(6))"
+    )
+    flow = Driving(place.sink(**(HARD if way == "hard" else SOFT)))
+    flow.store({"name": "a", "n": 1})
+    flow.store(*rows)
+    assert [(name.lower().strip(), n, m) for name, n, m in place.rows("name, n, m")] == found
+    assert place.rows("gone is null") == [(int(way == "hard"),)] * len(found)
+
+
+def test_the_stage_has_a_key_that_mysql_takes(place: Place) -> None:
+    """MariaDB makes a key of a column that is declared NULL; MySQL refuses that (error 1171)."""
+    place.run("CREATE TABLE orders (id bigint null unique, n int)")
+    schema = Driving(place.sink(**HARD, conflictKey="id")).session.table.schema()
+    assert schema is not None
+    key, other = stage_columns(schema, ("id",))
+    assert key.endswith(" NOT NULL")
+    assert not other.endswith(" NOT NULL")
+
+
+def test_a_column_that_the_flow_makes_keeps_the_values_of_its_enum(place: Place) -> None:
+    flow = Driving(place.sink(autoCreateTable=True))
+    fields = [pa.field(name, pa.string(), metadata={MYSQL_TYPE: b"enum('5%')"}) for name in "ab"]
+    flow.session.table.create(pa.schema(fields[:1]))
+    flow.session.table.add_columns(pa.schema(fields))  # type: ignore[attr-defined]
+    flow.store({"a": "5%", "b": "5%"})
+    assert place.rows("a, b") == [("5%", "5%")]
+
+
+def test_tables_whose_names_differ_in_case_have_ids_of_their_own(place: Place) -> None:
+    place.run("CREATE TABLE Orders (id int)", "CREATE TABLE orders (id int)")
+    tables = [Driving(place.sink(table=name)).session.table for name in ("orders", "Orders")]
+    assert tables[0].identity != tables[1].identity
+
+
+def test_a_value_that_was_changed_is_seen_on_a_server_without_notes(place: Place) -> None:
+    place.run("CREATE TABLE orders (n decimal(65,2))", "SET GLOBAL sql_notes = 0")
+    try:
+        Driving(place.sink()).store({"n": "1.234"})
+    finally:
+        place.run("SET GLOBAL sql_notes = 1")
+    assert place.rows() == []
+    assert "Data truncated" in place.rejected()[0][1]
+
+
+def test_a_flow_of_the_same_name_in_another_database_is_left_alone(place: Place) -> None:
+    other = Place(place.server, f"{place.database}_2")
+    place.run(f"CREATE DATABASE {other.database}", "CREATE TABLE orders (id bigint)")
+    other.run("CREATE TABLE orders (id bigint)")
+    flow, piece = Driving(place.sink()), OffsetSlice("0", 0, 1)
+    flow.session.begin(Span((piece,)))
+    ticket = flow.session.ticket()
+    writer = place.sink().writer(ticket, piece)
+    writer.write(chunk(ticket, [{"id": 1}]))
+    Driving(other.sink())
+    writer.close(complete=True)
+    place.run(f"DROP DATABASE {other.database}")
+    assert place.rows() == [(1,)]
 
 
 def test_keys_of_a_table_that_the_flow_makes_differ_in_every_character(place: Place) -> None:

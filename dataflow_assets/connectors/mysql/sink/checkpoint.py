@@ -114,7 +114,7 @@ class MysqlCheckpoint:
         return {"id": id_, "flow": self.target.flow, "branch": self.target.branch}
 
     def _lock(self, partition: str) -> str:
-        name = f"{self.target.id}/{partition}"
+        name = f"{self.schema}/{self.target.id}/{partition}"  # the server has one list for all
         return f"dataflow:{hashlib.sha256(name.encode()).hexdigest()[:48]}"
 
     def _run(self, statement: str, **values: str | None) -> None:

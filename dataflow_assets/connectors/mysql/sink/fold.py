@@ -66,6 +66,11 @@ def fold(
         yield MysqlStep("upsert", pa.RecordBatch.from_pydict(found))
 
 
+def distinct_keys(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    group = _numbers(rows, key)
+    return rows.select(key).take(pa.array(last(group, np.ones(len(group), np.bool_))))
+
+
 def _mark(rows: pa.RecordBatch, soft: pa.Field, final: Ints, silent: Bools) -> pa.Array:
     """Only the last row speaks about deletion: an earlier mark does not survive an insert."""
     given = rows.column(soft.name).take(pa.array(final, mask=silent))

@@ -12,20 +12,19 @@ from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import DUPLICATE, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.sink.encode import MysqlAbsent, inserts
-from dataflow_assets.connectors.mysql.sink.fold import fold
+from dataflow_assets.connectors.mysql.sink.fold import distinct_keys, fold
 from dataflow_assets.connectors.mysql.sink.stage import MysqlStage
 from dataflow_assets.connectors.mysql.table.table import key_of, words_for_absent
+from dataflow_assets.connectors.mysql.types import find_altered
 from dataflow_assets.contracts import (
     ABSENT,
     OFFSET,
     OP,
     N,
-    Note,
     Rejection,
     Sent,
     Slice,
 )
-from dataflow_assets.formats.iso_forms import has_more_digits
 from dataflow_assets.sdk.key_folding import deletes, matrix
 from dataflow_assets.sdk.refused_rows import SuspectRows, attempt_rows
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
@@ -103,7 +102,10 @@ class MysqlLoader:
 
     def _load(self, rows: pa.RecordBatch) -> None:
         if self._stage is not None:
-            for step in fold(rows, self._schema, self._key, self._sink):
+            steps = list(fold(rows, self._schema, self._key, self._sink))
+            if len(steps) > 1 and self._stage.has_spellings:
+                self._stage.fill(distinct_keys(rows, self._key))
+            for step in steps:
                 self._stage.apply(step)
             return
         codes, absent = matrix(rows, len(self._schema))
@@ -119,12 +121,9 @@ class MysqlLoader:
             missing = absent[:, self._schema.names.index(name)][codes]
             wrong = pc.or_(rows.column(name).is_null(), pa.array(missing))
             rows = self._reject_where(rows, wrong, f"key column {name} is null or absent")
-        for field in self._schema:  # further digits would be cut off without a word
-            digits = int(Note.DIGITS.of(field) or 6)
-            if digits < 6 and rows.num_rows:
-                wrong = has_more_digits(rows.column(field.name), digits).fill_null(False)
-                reason = f"more digits of a second than column {field.name} keeps ({digits})"
-                rows = self._reject_where(rows, wrong, reason)
+        for field in self._schema:
+            if rows.num_rows and (found := find_altered(field, rows.column(field.name))):
+                rows = self._reject_where(rows, *found)
         if self._key and self._sink.traits.takes_deletes:
             return rows
         reason = _NO_DELETES if self._key else _APPENDED

@@ -2,8 +2,9 @@
 
 Never by INSERT ... ON DUPLICATE KEY UPDATE: that would update the row of another key where any
 other unique index has the value, and refuse a change of some columns that an insert would need
-more of. Keys are equal as the table compares them: two spellings of one key that meet in one step
-are refused by the key of the temporary table, and come apart as the rows are halved.
+more of. Keys are equal as the table compares them: two spellings of one key that meet are refused
+by the key of the temporary table, and come apart as the rows are halved. Steps would lose the order
+of such rows, so where there are several the keys of all are put there first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import pyarrow as pa
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
 from dataflow_assets.connectors.mysql.sink.encode import inserts
 from dataflow_assets.connectors.mysql.sink.fold import MysqlStep
-from dataflow_assets.connectors.mysql.table.table import key_of, stage_columns
+from dataflow_assets.connectors.mysql.table.table import (
+    compares_exactly,
+    key_of,
+    stage_columns,
+)
 
 _STAGE = "dataflow_stage"
 
@@ -24,20 +29,25 @@ class MysqlStage:
     def __init__(self, link: MysqlClient, place: str, schema: pa.Schema) -> None:
         self._link, self._place, self._schema = link, place, schema
         self._key = key_of(schema)
+        self.has_spellings = not all(compares_exactly(schema.field(name)) for name in self._key)
         self._same = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in self._key)
         # In the order of the stage: a target without statistics would be read whole.
         self._joined = f"{_STAGE} AS s STRAIGHT_JOIN {place} AS t ON {self._same}"
-        columns = [*stage_columns(schema), f"PRIMARY KEY ({_list(self._key)})"]
+        columns = [*stage_columns(schema, self._key), f"PRIMARY KEY ({_list(self._key)})"]
         link.run(f"DROP TEMPORARY TABLE IF EXISTS {_STAGE}")
         link.run(f"CREATE TEMPORARY TABLE {_STAGE} ({', '.join(columns)}) ENGINE=InnoDB")
 
+    def fill(self, rows: pa.RecordBatch) -> None:
+        """Puts rows into the temporary table alone. Raises Failure where two have one key."""
+        self._link.run(f"DELETE FROM {_STAGE}")  # noqa: S608 - ours
+        fields = [self._schema.field(name) for name in rows.schema.names]
+        for statement in inserts(_STAGE, rows, fields, None, self._link.longest_statement):
+            self._link.load(statement)
+
     def apply(self, step: MysqlStep) -> None:
         """Stores the rows of a step. Raises Failure where one of them is refused."""
+        self.fill(step.rows)
         names = step.rows.schema.names
-        self._link.run(f"DELETE FROM {_STAGE}")  # noqa: S608 - ours
-        fields = [self._schema.field(name) for name in names]
-        for statement in inserts(_STAGE, step.rows, fields, None, self._link.longest_statement):
-            self._link.load(statement)
         if step.verb == "delete":
             self._link.run(f"DELETE t FROM {self._joined}")
             return

@@ -34,11 +34,11 @@ def _statement(sink: MysqlSinkOptions, sample: pa.Schema) -> str:
     if sink.raw_mode:
         columns = {} if key else {"id": "BIGINT AUTO_INCREMENT PRIMARY KEY"}
         known = {"data": f"{types.JSON} NOT NULL", "_metadata": types.JSON}
-        found = {f.name: types.declaration(f) for f in sink.raw_columns(sample)}
+        found = {f.name: _declaration(f) for f in sink.raw_columns(sample)}
         columns |= {n: known.get(n, kind) for n, kind in found.items()}
         columns |= _OWN | {"deleted_at": "DATETIME(6)"}
     else:
-        found = {f.name: types.declaration(f) for f in sample} | dict(sink.columns)
+        found = {f.name: _declaration(f) for f in sample} | dict(sink.columns)
         if not found:
             raise sink.no_columns()
         key = _primary(sink, found)
@@ -83,11 +83,15 @@ def adding(sink: MysqlSinkOptions, columns: pa.Schema, known: frozenset[str]) ->
     MySQL has no IF NOT EXISTS for columns.
     """
     added = [
-        f"ADD COLUMN {quote(f.name)} {sink.columns.get(f.name) or types.declaration(f)} NULL"
+        f"ADD COLUMN {quote(f.name)} {sink.columns.get(f.name) or _declaration(f)} NULL"
         for f in columns
         if f.name not in known
     ]
     return f"ALTER TABLE {quote(*sink.place())} {', '.join(added)}" if added else ""
+
+
+def _declaration(column: pa.Field) -> str:
+    return types.declaration(column).replace("%", "%%")  # of a member of an enum
 
 
 def make_table(link: MysqlClient, statement: str) -> None:

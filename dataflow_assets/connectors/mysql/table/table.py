@@ -48,10 +48,12 @@ WHERE constraint_schema = %(schema)s AND table_name = %(name)s AND level = 'Colu
 """
 _IS_JSON = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 # Only who has the right PROCESS may look; else the second in which the table was made is its id.
-_IDS = (
-    "SELECT table_id FROM information_schema.innodb_sys_tables WHERE name = %(path)s",
-    "SELECT table_id FROM information_schema.innodb_tables WHERE name = %(path)s",
+# The catalogue compares names whatever their case; tables whose names differ in that are two.
+_ID = (
+    "SELECT table_id FROM information_schema.{} WHERE name = %(path)s "
+    "ORDER BY CAST(name AS BINARY) = %(path)s DESC LIMIT 1"
 )
+_LISTS = ("innodb_sys_tables", "innodb_tables")
 
 
 @dataclass(frozen=True)
@@ -177,9 +179,9 @@ def json_columns(client: MysqlClient, schema: str, name: str) -> set[str]:
 
 
 def _id(link: MysqlClient, path: str) -> str | None:
-    for query in _IDS:
+    for name in _LISTS:
         try:
-            found = link.rows(query, {"path": path})
+            found = link.rows(_ID.format(name), {"path": path})
         except MysqlFailure as failure:
             if failure.transient:
                 raise
@@ -202,6 +204,15 @@ def words_for_absent(schema: pa.Schema) -> list[str]:
     return [each.metadata.get(_FILLED, b"DEFAULT").decode() for each in schema]
 
 
-def stage_columns(schema: pa.Schema) -> Sequence[str]:
+def compares_exactly(column: pa.Field) -> bool:
+    """Returns whether the server takes only values for equal that are the same in Arrow."""
+    kinds = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_temporal)
+    exact = column.metadata[_DECLARED].endswith((b"utf8mb4_nopad_bin", b"utf8mb4_0900_bin"))
+    return exact or any(is_kind(column.type) for is_kind in kinds)
+
+
+def stage_columns(schema: pa.Schema, key: tuple[str, ...]) -> Sequence[str]:
     """The columns of a temporary table that takes rows of this one, with values missing."""
-    return [f"{quote(each.name)} {each.metadata[_DECLARED].decode()} NULL" for each in schema]
+    declared = {each.name: each.metadata[_DECLARED].decode().replace("%", "%%") for each in schema}
+    # MySQL refuses a key that may be null; MariaDB makes one that may not.
+    return [f"{quote(n)} {kind} {'NOT ' * (n in key)}NULL" for n, kind in declared.items()]
