@@ -111,7 +111,8 @@ class MariaDB(Server):
 
     def _program(self, data: Path) -> list[str]:
         home = binaries()
-        places = [f"--basedir={home}", f"--datadir={data}", f"--socket={self.folder / 'socket'}"]
+        # A path beside the data: a whole one may be longer than a socket may have.
+        places = [f"--basedir={home}", f"--datadir={data}", "--socket=socket"]
         return [str(home / _PROGRAM), "--no-defaults", *places, "--user=root"]
 
     def _initialize(self) -> None:

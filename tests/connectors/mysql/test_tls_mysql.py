@@ -43,7 +43,8 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     shown = ours.issue("server")
     files = {"ssl-ca": ours.ca, "ssl-cert": shown.cert, "ssl-key": shown.key}
     config = {"ssl": "1"} | {name: str(path) for name, path in files.items()}
-    with devservers.MariaDB(folder / "server", config=config) as server:
+    where = folder / ("server" * 20)  # a path that is too long for a socket
+    with devservers.MariaDB(where, config=config) as server:
         server.execute("SET GLOBAL require_secure_transport = 1")
         yield Encrypted(server, ours, other)
 
