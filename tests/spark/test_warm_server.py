@@ -28,8 +28,8 @@ from tests.stand_in import listens, until
 HOLD = """
 import sys
 from pathlib import Path
-from dataflow_assets.spark.lease import Lease
-lease = Lease(Path(sys.argv[1]))
+from dataflow_assets.spark.lease import SparkLease
+lease = SparkLease(Path(sys.argv[1]))
 print("held", flush=True)
 input()
 """

@@ -4,6 +4,7 @@ One job, not one per flow: the list of jobs has it under the name of what it doe
 offers the flows there are, and a location of fifty flows has no fifty jobs that are seldom needed.
 """
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -37,7 +38,10 @@ def replay_jobs(graph: Graph) -> list[dg.JobDefinition]:
 
 
 def _config(names: Sequence[str]) -> dict[str, dg.Field]:
-    flow = dg.Enum("FlowThatKeepsRejectedRecords", [dg.EnumValue(name) for name in names])
+    # Dagster takes two enums of one name for the same: another location in this process has others.
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+    values = [dg.EnumValue(name) for name in names]
+    flow = dg.Enum(f"FlowThatKeepsRejectedRecords_{digest}", values)
     since = "Only what was rejected at this time or later: 2026-01-31T00:00:00Z."
     return {
         "flow": dg.Field(flow, description="namespace/name of the flow."),

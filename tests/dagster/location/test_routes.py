@@ -242,6 +242,24 @@ def test_the_replay_job_puts_back_what_was_rejected(shop: Shop) -> None:
     assert "nothing new" in shop.tick().skip_message
 
 
+def test_the_replay_job_offers_the_flows_of_its_own_location(
+    shop: Shop, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Dagster keeps what configurations offer by the names of their types, in each process."""
+    other = tmp_path_factory.mktemp("other")
+    text = (shop.folder / "orders.yaml").read_text()
+    (other / "parcels.yaml").write_text(text.replace("name: orders", "name: parcels"))
+    for folder, own, foreign in ((shop.folder, "orders", "parcels"), (other, "parcels", "orders")):
+        job = definitions.build([folder]).resolve_job_def("replay")
+        assert dg.validate_run_config(job, _replaying(own))
+        with pytest.raises(dg.DagsterInvalidConfigError, match="not in enum type"):
+            dg.validate_run_config(job, _replaying(foreign))
+
+
+def _replaying(flow: str) -> dict[str, Any]:
+    return {"ops": {"put_back": {"config": {"flow": f"default/{flow}"}}}}
+
+
 def test_the_replay_job_says_that_there_is_nothing(shop: Shop) -> None:
     shop.produce(1)
     shop.run()
