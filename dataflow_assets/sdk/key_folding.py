@@ -82,6 +82,25 @@ def _bits(mask: bytes, columns: int) -> Bools:
     return found
 
 
+def number_keys(keys: pa.Table) -> Ints:
+    """The key of each row as a number.
+
+    Called inside tasks, once for each batch of rows whose server compares keys as Arrow does.
+
+    Args:
+        keys: the columns of the key; a null equals a null.
+
+    Returns:
+        Numbers from 0 without gaps, for each row.
+    """
+    group = np.zeros(keys.num_rows, np.int64)
+    for column in keys.columns:
+        values = column.combine_chunks().dictionary_encode()
+        codes = values.indices.fill_null(len(values.dictionary)).to_numpy().astype(np.int64)
+        _, group = np.unique(group * (len(values.dictionary) + 1) + codes, return_inverse=True)
+    return group
+
+
 def distinct(rows: Bools) -> tuple[Bools, Ints]:
     """The distinct rows of a matrix, of which there are few.
 

@@ -87,9 +87,8 @@ class TransactionalSession(SinkSession):
 
     @override
     def begin(self, span: Span) -> Span:
-        if isinstance(
-            self._store, SpanCheckpointStore
-        ):  # else tasks move the state, and assert the epoch
+        # Of other stores the tasks move the state, and assert the epoch.
+        if isinstance(self._store, SpanCheckpointStore):
             self._state = self._check_owner(self._store.load())
         begun = self._state.unfinished_span or self._record(span)
         failpoints.reach(f"{self._store.system}.begin")

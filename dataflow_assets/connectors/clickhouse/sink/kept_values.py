@@ -18,7 +18,7 @@ from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.contracts import ABSENT, UNKNOWN, Note
 from dataflow_assets.formats.json_types import is_optional
-from dataflow_assets.sdk.key_folding import Bools, Ints, last, matrix
+from dataflow_assets.sdk.key_folding import Bools, Ints, last, matrix, number_keys
 
 _AT_ONCE = 2_000  # rows that lack something, whose values may be large
 
@@ -52,7 +52,7 @@ def fill_gaps(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order
     unknown = rows.column(UNKNOWN).is_valid().to_numpy() & ~gone
     if not key or not unknown.any():
         return Filled(rows, {})
-    group = _groups(rows.select(key))
+    group = number_keys(rows.select(key))
     lacks = _absent(rows, len(schema)) & unknown[:, None]
     kept = ~lacks.any(axis=1) | _is_last(group) if in_order else np.ones(len(group), np.bool_)
     return _Gaps(rows, schema, key, gone, lacks, _sources(group, lacks), stored).fill(kept)
@@ -128,16 +128,6 @@ def _absent(rows: pa.Table, columns: int) -> Bools:
     (batch,) = rows.select([ABSENT]).combine_chunks().to_batches()
     mask, absent = matrix(batch, columns)
     return absent[mask]
-
-
-def _groups(keys: pa.Table) -> Ints:
-    """The key of each row as a number."""
-    found = np.zeros(keys.num_rows, np.int64)
-    for column in keys.columns:
-        values = column.combine_chunks().dictionary_encode()
-        codes = values.indices.fill_null(len(values.dictionary)).to_numpy().astype(np.int64)
-        _, found = np.unique(found * (len(values.dictionary) + 1) + codes, return_inverse=True)
-    return found
 
 
 def _is_last(group: Ints) -> Bools:

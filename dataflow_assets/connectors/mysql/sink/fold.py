@@ -20,6 +20,7 @@ from dataflow_assets.sdk.key_folding import (
     distinct,
     last,
     matrix,
+    number_keys,
     outliving,
 )
 
@@ -40,7 +41,7 @@ def fold(
     A hard delete forgets what came before it. A soft one keeps the last image and marks it; an
     insert behind it brings the row back.
     """
-    group, deleted = _numbers(rows, key), deletes(rows)
+    group, deleted = _group(rows, key), deletes(rows)
     mask, absent = matrix(rows, len(schema))
     soft, gone = sink.soft, last(group, deleted)
     if soft is None and (gone >= 0).any():
@@ -67,7 +68,7 @@ def fold(
 
 
 def distinct_keys(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
-    group = _numbers(rows, key)
+    group = _group(rows, key)
     return rows.select(key).take(pa.array(last(group, np.ones(len(group), np.bool_))))
 
 
@@ -81,12 +82,5 @@ def _moments(soft: pa.Field, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(utc_now(), pa.timestamp("us", "UTC")).cast(soft.type), rows)
 
 
-def _numbers(rows: pa.RecordBatch, key: Sequence[str]) -> Ints:
-    """The key of each row, as numbers from 0 without gaps."""
-    group = np.zeros(rows.num_rows, np.int64)
-    for name in key:
-        codes = rows.column(name).dictionary_encode()
-        indices = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        joined = group * max(len(codes.dictionary), 1) + indices
-        group = np.unique(joined, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return group
+def _group(rows: pa.RecordBatch, key: Sequence[str]) -> Ints:
+    return number_keys(pa.Table.from_batches([rows.select(key)]))
