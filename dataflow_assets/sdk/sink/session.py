@@ -37,7 +37,7 @@ from dataflow_assets.sdk.sink.checkpoint_store import (
     SpanCheckpointStore,
     StateChange,
 )
-from dataflow_assets.sdk.sink.decide import advance, check_begun, check_planned
+from dataflow_assets.sdk.sink.decide import advance, check_planned, check_planned_from
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 
@@ -96,7 +96,7 @@ class TransactionalSession(SinkSession):
 
     def _record(self, span: Span) -> Span:
         known = self._state.positions
-        check_begun(self._target.flow, span, known)
+        check_planned_from(self._target.flow, span, known)
         self._check_planned([s for s in span.slices if s.partition in known], known)
         begun = partial(
             BranchState.begin, span=span, target=self._target, identity=self.table.identity
