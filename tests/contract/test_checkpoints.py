@@ -201,7 +201,9 @@ def test_records_whose_commit_the_target_has_lost_are_read_again(offsets: Drivin
         store.query("delete from rows")
         with store.transaction() as connection:
             connection.executemany("insert or replace into checkpoints values (?, ?, ?)", before)
-        with pytest.raises(TransientError, match="has lost what was committed of partition 0 from 0 to 5"):
+        with pytest.raises(
+            TransientError, match="has lost what was committed of partition 0 from 0 to 5"
+        ):
             offsets.finish(session, span, receipts)
     with offsets.open() as session:
         offsets.micro_batch(session, offsets.plan(session))
