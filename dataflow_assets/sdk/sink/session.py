@@ -146,7 +146,7 @@ class TransactionalSession(SinkSession):
         return self.checkpoint
 
     def _check_kept(self, receipts: Sequence[Receipt]) -> None:
-        """What a task has stored is no gap to step over, though the state does not have it."""
+        """Raises TransientError for what a task has stored and the state does not have: no gap."""
         for one in receipts:
             kept = self._state.positions.get(one.partition)
             if isinstance(one.position, int) and isinstance(kept, int) and kept < one.position:
