@@ -36,6 +36,14 @@ class Polled(Protocol):
     def first(self) -> str:
         """The name of the first column of the order; empty where nothing orders the rows."""
 
+    @property
+    def order_kinds(self) -> str:
+        """How the columns of the order put rows in order, for comparison and for people.
+
+        Another text after one of them has got a type of another kind: what comes after a value is
+        another question then.
+        """
+
     def now(self) -> str:
         """The server's clock, as ISO 8601 text.
 
