@@ -31,8 +31,8 @@ class PolledPosition:
     which rows it covers; without `begun` its bound is not fixed yet. `query`: a query without order
     was read as a whole. `read_at`: the database's time of the last read; while `sweeping`, when it
     began: it takes several spans. `unordered`: how many rows had no place in the order when the
-    first load began. `by`: the kinds of the columns that the pair is of; None in positions that were
-    stored before there were any.
+    first load began. `by`: the kinds of the columns that the pair is of; None where nobody knows,
+    as of a position that an earlier version has stored.
     """
 
     state: Literal["load", "rows", "query"] = "load"
