@@ -38,10 +38,10 @@ class Polled(Protocol):
 
     @property
     def order_kinds(self) -> str:
-        """How the columns of the order put rows in order, for comparison and for people.
+        """Returns the kinds of the columns that put rows in order, as people read them.
 
-        Another text after one of them has got a type of another kind: what comes after a value is
-        another question then.
+        It is another text once one of them has a type of another kind: its values are put in
+        another order then. Asked in each plan, by sensors, and in tasks before a part is read.
         """
 
     def now(self) -> str:

@@ -100,12 +100,11 @@ def _value(kind: IcebergType, key: str) -> str | int | Decimal:
 
     Raises ValueError for what is no number of such a column: its rows are another partition's.
     """
-    whole = isinstance(kind, (IntegerType, LongType))
-    if not whole and not isinstance(kind, DecimalType):
+    if not isinstance(kind, (IntegerType, LongType, DecimalType)):
         return key
     if not _NUMBER.fullmatch(key):
-        raise ValueError(f"{key} is no number")
-    if whole:
+        raise ValueError(f"{key} is not a number")
+    if not isinstance(kind, DecimalType):
         return int(key)
     number, step = Decimal(key), Decimal(1).scaleb(-kind.scale)
     scaled = number.quantize(step, context=Context(prec=_MOST_DIGITS))
