@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,6 +118,11 @@ class ClickhouseTable:
     def names(self) -> frozenset[str]:
         return frozenset(column.name for column in self.columns)
 
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        """Returns the type of each column, with how it is filled where a record lacks it."""
+        return {one.name: f"{one.type} {one.default_kind}" for one in self.columns}
+
     def schema(self, key: tuple[str, ...], filled: frozenset[str]) -> pa.Schema:
         """The columns that records fill; `filled`: those that the sink fills."""
         fields = [c.field() for c in self.columns if c.takes_values and c.name not in filled]
@@ -155,6 +160,12 @@ class ClickhouseTable:
         setting = "replicated_deduplication_window" if self.is_replicated else _PLAIN
         place = quote(self.database, self.name)
         return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
+
+
+def types_of(client: Client, database: str, name: str) -> dict[str, str]:
+    """Returns `ClickhouseTable.column_types` as of now; empty where there is no table. Raises Failure."""
+    columns = query_rows(client, _COLUMNS, {"d": database, "t": name})
+    return {column: f"{kind} {default_kind}" for column, kind, default_kind, *_ in columns}
 
 
 def find(client: Client, database: str, name: str) -> ClickhouseTable | None:
