@@ -163,7 +163,7 @@ class ClickhouseTable:
 
 
 def types_of(client: Client, database: str, name: str) -> dict[str, str]:
-    """Returns `ClickhouseTable.column_types` as of now; empty where there is no table. Raises Failure."""
+    """Returns `ClickhouseTable.column_types` as of now; empty for no table. Raises Failure."""
     columns = query_rows(client, _COLUMNS, {"d": database, "t": name})
     return {column: f"{kind} {default_kind}" for column, kind, default_kind, *_ in columns}
 
