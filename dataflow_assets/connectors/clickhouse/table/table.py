@@ -29,6 +29,12 @@ _COLUMNS = """
 SELECT name, type, default_kind, default_expression, comment, is_in_partition_key
 FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position
 """
+_LOOK = """
+SELECT name, concat(type, ' ', default_kind),
+    (SELECT notEmpty(dependencies_table) FROM system.tables
+     WHERE database = {d:String} AND name = {t:String})
+FROM system.columns WHERE database = {d:String} AND table = {t:String}
+"""
 _EXACT = frozenset({"String", "Enum", "Enum8", "Enum16", "Int128", "Int256", "UInt128", "UInt256"})
 """Types that travel as text, and store texts that differ as values that differ."""
 _PLAIN = "non_replicated_deduplication_window"
@@ -162,10 +168,10 @@ class ClickhouseTable:
         return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
 
 
-def types_of(client: Client, database: str, name: str) -> dict[str, str]:
-    """Returns `ClickhouseTable.column_types` as of now; empty for no table. Raises Failure."""
-    columns = query_rows(client, _COLUMNS, {"d": database, "t": name})
-    return {column: f"{kind} {default_kind}" for column, kind, default_kind, *_ in columns}
+def look_again(client: Client, database: str, name: str) -> tuple[dict[str, str], bool]:
+    """Returns `column_types` and `viewed` as of now; none for no table. Raises Failure."""
+    columns = query_rows(client, _LOOK, {"d": database, "t": name})
+    return {column: kind for column, kind, _ in columns}, any(one[-1] for one in columns)
 
 
 def find(client: Client, database: str, name: str) -> ClickhouseTable | None:
