@@ -18,7 +18,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.secrets import SecretRef, Secrets, cluster
+from dataflow_assets.secrets import SecretRef, Secrets, cluster, cluster_api
 from dataflow_assets.testing import choose
 from devservers.kubernetes import missing
 
@@ -47,7 +47,7 @@ def pod(
     kubernetes.account(folder, "shop", ("shop",))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(kubernetes.ports["api"]))
-    monkeypatch.setenv(cluster.ACCOUNT, str(folder))
+    monkeypatch.setenv(cluster_api.ACCOUNT, str(folder))
     cluster.forget()
     yield folder
     cluster.forget()
