@@ -15,11 +15,11 @@ Phase = Literal["Running", "Pending", "Error", "Stopped"]
 class Condition(Spec):
     """One statement about the object, in the form of Kubernetes."""
 
-    type: Literal["Ready", "SpecResolved"]
+    type: str
     """`SpecResolved`: the manifest is free of mistakes. `Ready`: the flow works."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
-    reason: str
+    reason: str = ""
     """One word for programs."""
     message: str = ""
     """What is wrong, or how the flow is driven."""
@@ -45,8 +45,8 @@ class MaintenanceStatus(Spec):
 class Status(Spec):
     """How the flow of an object stands. Written by `dataflow k8s watch`."""
 
-    phase: Phase
-    """One word for all of it."""
+    phase: str
+    """One word for all of it: `Running`, `Pending`, `Error` or `Stopped`."""
     message: str = ""
     """The same as a sentence."""
     observed_generation: int | None = None

@@ -13,7 +13,7 @@ FLOWS = resources()[0]
 
 def flow(store: Store | str, name: str = "orders", **spec: Any) -> dict[str, Any]:
     """A DataFlow over memory; `spec` adds to its spec."""
-    path = store if isinstance(store, str) else str(store.path)
+    path = store if isinstance(store, str) else store.name
     return {
         "apiVersion": "dataflow.dataflow.io/v1",
         "kind": "DataFlow",

@@ -25,14 +25,14 @@ class StandIn:
     requests: list[Request] = field(default_factory=list)
 
     def ask(
-        self, method: str, path: str, document: Mapping[str, Any] | None = None, content: str = ""
+        self, method: str, path: str, document: Mapping[str, Any] | None = None, _content: str = ""
     ) -> Answer:
         self.requests.append((method, path, document))
         if method == "GET":
             return self.lists.pop(0)
         return self.writes.pop(0) if self.writes else Answer(200, {})
 
-    def follow(self, path: str, silence: float) -> Iterator[Answer]:
+    def follow(self, path: str, _silence: float) -> Iterator[Answer]:
         self.requests.append(("WATCH", path, None))
         yield from self.watches.pop(0)
 
