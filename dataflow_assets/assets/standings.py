@@ -1,4 +1,4 @@
-"""What Dagster knows of flows, for the status of custom resources: states and mirrored totals."""
+"""States and mirrored totals of flows in Dagster, for the status of custom resources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

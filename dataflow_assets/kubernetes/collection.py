@@ -20,7 +20,7 @@ PAGE = 500
 
 
 class Collection:
-    """What the API server has, as far as it is known here.
+    """The API server's objects, as far as they are known here.
 
     `run` is a thread's; all else may be asked by others meanwhile.
     """

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions, made of the same models that manifests are checked by.
 
 They are as strict as those of the DataFlow Operator: `config` of sources, sinks and steps stays
-open, because what is wrong in it is told with its place by a condition of the object. Defaults are
+open, because what is wrong in it is shown with its place by a condition of the object. Defaults are
 left out: the API server would write them into objects, and flows would have other manifests.
 """
 
@@ -108,16 +108,16 @@ def structural(schema: Schema, models: Mapping[str, Any]) -> Schema:
 
     What has no such form stays open, and is checked when the manifest is read.
     """
-    said = {"description": schema["description"]} if "description" in schema else {}
+    about = {"description": schema["description"]} if "description" in schema else {}
     if "$ref" in schema:
-        return structural(models[schema["$ref"].rpartition("/")[2]], models) | said
+        return structural(models[schema["$ref"].rpartition("/")[2]], models) | about
     choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
     if len(choices) == 1:
-        return structural(choices[0], models) | said
+        return structural(choices[0], models) | about
     kind = schema.get("type")
     if not isinstance(kind, str):
-        return _OPEN | said
-    form = {"type": kind, **said, **{key: schema[key] for key in _BOUNDS if key in schema}}
+        return _OPEN | about
+    form = {"type": kind, **about, **{key: schema[key] for key in _BOUNDS if key in schema}}
     if kind == "integer":
         form["format"] = "int64"
     elif schema.get("format") == "date-time":

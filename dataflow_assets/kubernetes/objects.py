@@ -39,7 +39,7 @@ class CustomResource:
 
     @property
     def path(self) -> str:
-        """Where the API has it."""
+        """The path that the API has it under."""
         return self.resource.path(self.namespace, self.name)
 
     @property

@@ -1,4 +1,4 @@
-"""What the status of an object says: its manifest, its flow, and what Dagster knows of that."""
+"""From an object, its flow and what Dagster knows of that to the status of the object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written back to the API server: status, events, and finalizers that are done with."""
+"""Writes to the API server: statuses, events, and finalizers that are done with."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Condition(Spec):
 
 
 class MaintenanceStatus(Spec):
-    """Whether the manifest keeps the flow from running."""
+    """Tells whether the manifest keeps the flow from running."""
 
     suspended: bool = False
     """`maintenance.suspended` of the manifest."""
@@ -43,7 +43,7 @@ class MaintenanceStatus(Spec):
 
 
 class Status(Spec):
-    """How the flow of an object stands. Written by `dataflow k8s watch`."""
+    """State of the flow of an object. Written by `dataflow k8s watch`."""
 
     phase: str
     """One word for all of it: `Running`, `Pending`, `Error` or `Stopped`."""

@@ -46,9 +46,10 @@ def cluster_flows(
         plural = f"{document['kind'].lower()}s"
         path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/shop/{plural}"
         kubernetes.put(path, document)
-    for document in crds():
-        if kubernetes.answer("GET", f"{CRDS}/{document['metadata']['name']}").status_code != 200:
-            kubernetes.put(CRDS, document)
+    for definition in crds():
+        path = f"{CRDS}/{definition['metadata']['name']}"
+        if kubernetes.answer("GET", path).status_code != 200:
+            kubernetes.put(CRDS, definition)
     until(lambda: kubernetes.answer("GET", FLOWS).status_code == 200)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(kubernetes.ports["api"]))
