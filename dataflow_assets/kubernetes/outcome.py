@@ -94,10 +94,10 @@ def _cut(text: str) -> str:
 
 def _maintenance(one: CustomResource) -> MaintenanceStatus | None:
     declared = (one.document.get("spec") or {}).get("maintenance")
-    return MaintenanceStatus(suspended=_suspended(one)) if declared else None
+    return MaintenanceStatus(suspended=_is_suspended(one)) if declared else None
 
 
-def _suspended(one: CustomResource) -> bool:
+def _is_suspended(one: CustomResource) -> bool:
     block = (one.document.get("spec") or {}).get("maintenance") or {}
     return block.get("suspended") is True
 
