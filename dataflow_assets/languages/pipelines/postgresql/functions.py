@@ -71,13 +71,13 @@ def prepare(link: Link, schema: str) -> None:
 
     Pipelines that open at once would each find them missing: they wait for each other.
     """
-    if any(_outdated(link, schema)):
+    if any(_replacements(link, schema)):
         lock_name(link, f"{schema}.dataflow_number")
-        for statement in _outdated(link, schema):
+        for statement in _replacements(link, schema):
             link.execute(statement)
 
 
-def _outdated(link: Link, schema: str) -> Iterator[str]:
+def _replacements(link: Link, schema: str) -> Iterator[str]:
     for signature, statement in _statements().items():
         text = statement.replace("{s}", quote(schema)).replace("{{}}", "{}")
         stored = link.execute(_BODY, f"{quote(schema)}.{signature}")
