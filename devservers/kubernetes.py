@@ -96,7 +96,7 @@ class Kubernetes(Server):
 
     def put_secret(self, namespace: str, name: str, **values: str) -> None:
         """Makes or replaces a Secret, and its namespace where there is none."""
-        self._namespace(namespace)
+        self.namespace(namespace)
         document = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}}
         self.put(f"/api/v1/namespaces/{namespace}/secrets", document | {"stringData": values})
 
@@ -113,7 +113,7 @@ class Kubernetes(Server):
             namespace: where the account is.
             readable: the namespaces; what was allowed before and is not among them stays allowed.
         """
-        self._namespace(namespace)
+        self.namespace(namespace)
         account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "dataflow"}}
         self.put(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
         for name in readable:
@@ -130,7 +130,7 @@ class Kubernetes(Server):
         return str(answer.json()["status"]["token"])
 
     def _allow(self, readable: str, namespace: str) -> None:
-        self._namespace(readable)
+        self.namespace(readable)
         rights = f"/apis/{_RBAC}/v1/namespaces/{readable}"
         rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
         head = {"apiVersion": f"{_RBAC}/v1", "metadata": {"name": "dataflow"}}
@@ -140,7 +140,8 @@ class Kubernetes(Server):
         binding = {**head, "kind": "RoleBinding", "subjects": who, "roleRef": role}
         self.put(f"{rights}/rolebindings", binding)
 
-    def _namespace(self, name: str) -> None:
+    def namespace(self, name: str) -> None:
+        """Makes a namespace, where there is none of the name."""
         document = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
         answer = self.answer("POST", "/api/v1/namespaces", document)
         if answer.status_code != requests.codes.conflict:

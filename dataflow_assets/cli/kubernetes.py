@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import out
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.manifests.load import load
 from dataflow_assets.secrets import cluster_api
 
 
@@ -48,6 +50,20 @@ def declare(add: Callable[..., argparse.ArgumentParser]) -> None:
         "writes statuses",
     )
     watch.set_defaults(command=_watch)
+    render = several.add_parser(
+        "render",
+        help="show what a folder of manifests becomes in a cluster",
+        description="Prints the ConfigMap of a folder, the rights that its flows need, and as "
+        "comments the Jobs that will run: dataflow k8s render FOLDER | kubectl apply -f -",
+    )
+    render.add_argument("folder", metavar="FOLDER", type=Path, help="with manifests")
+    render.add_argument(
+        "--name", default="dataflow", help="of the chart's release (default: %(default)s)"
+    )
+    render.add_argument(
+        "--namespace", default="default", help="of that release (default: %(default)s)"
+    )
+    render.set_defaults(command=_render)
 
 
 def _print_crds(_: argparse.Namespace) -> int:
@@ -55,6 +71,17 @@ def _print_crds(_: argparse.Namespace) -> int:
 
     _print_documents(crds())
     return 0
+
+
+def _render(asked: argparse.Namespace) -> int:
+    from dataflow_assets.kubernetes.render import lanes, render
+
+    loaded = load([asked.folder])
+    selection.say_findings(loaded)
+    _print_documents(render(asked.folder, loaded.flows, asked.name, asked.namespace))
+    for line in lanes(loaded.flows):
+        out(f"# {line}")
+    return 1 if loaded.findings else 0
 
 
 def _print_documents(documents: Any) -> None:
