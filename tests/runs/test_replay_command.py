@@ -191,7 +191,7 @@ def test_suspended_flows_are_left_alone(case: Case, capsys: pytest.CaptureFixtur
     case.write([])
     case.file.write_text(case.file.read_text() + "  maintenance: {suspended: true}\n")
     assert case.replay() == 1
-    assert "suspended by the manifest" in capsys.readouterr().err
+    assert "is suspended in its manifest" in capsys.readouterr().err
 
 
 ORDERS = """\
