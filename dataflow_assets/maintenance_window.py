@@ -59,17 +59,17 @@ class MaintenanceWindow:
         return None
 
     def reason(self, at: datetime) -> str:
-        """Returns why a flow pauses at this time, as it is told; empty where it does not."""
+        """Returns why a flow pauses at this time, for people; empty where it does not."""
         if not self.is_open(at):
             return ""
         text = self.description
-        name = f"maintenance window `{text}`" if text else "a maintenance window"
+        name = f"in maintenance window `{text}`" if text else "in a maintenance window"
         closes = self.next_change(at)
         if closes is None:
-            return f"in {name}, which never closes: its windows follow each other without a pause"
+            return f"{name}, which never closes: its windows follow each other without a pause"
         local, today = closes.astimezone(self.zone), at.astimezone(self.zone)
         day = "" if local.date() == today.date() else f"{local:%Y-%m-%d} "
-        return f"in {name} until {day}{local:%H:%M} {self.zone}"
+        return f"{name} until {day}{local:%H:%M} {self.zone}"
 
     def __str__(self) -> str:
         local = self.first.astimezone(self.zone)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.maintenance_window import MaintenanceWindow, Repeat
+from tests.examples import examples
 
 ZONES = (
     "UTC",
@@ -80,7 +81,7 @@ def windows(draw: st.DrawFn) -> MaintenanceWindow:
     return MaintenanceWindow(first, length, repeat, zone)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(windows(), st.integers(0, 366 * 24 * 60))
 def test_a_window_opens_when_the_calendar_says(window: MaintenanceWindow, minutes: int) -> None:
     now = window.first.astimezone(UTC) + timedelta(minutes=minutes - 24 * 60)
@@ -91,7 +92,7 @@ def test_a_window_opens_when_the_calendar_says(window: MaintenanceWindow, minute
     assert window.next_start(now) == min((s for s in starts if s > now), default=None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(windows())
 def test_over_a_simulated_year_it_opens_and_closes_in_turn(window: MaintenanceWindow) -> None:
     begin = window.first - HOUR

@@ -160,7 +160,7 @@ class Maintenance(Spec):
     timezone: Annotated[_Zone | None, Requires("start_time")] = None
     """Name of the IANA time zone whose wall time the window follows; `UTC` without."""
     description: str | None = None
-    """The name of the window wherever a person is told that the flow pauses."""
+    """The name of the window, in each message that says why the flow pauses."""
     suspended: bool = False
     """`true` suspends the flow, whatever the window says. To run, it must be `false`, and the
     flow's sensor switched on."""
