@@ -206,7 +206,8 @@ class DataFlowSpec(Spec):
     maintenance: Maintenance = Maintenance()
     """Pauses the flow."""
     checkpoint_reset: bool = False
-    """Resets the checkpoint once; it is reset again only after the manifest has changed."""
+    """Resets the checkpoint once; it is reset again only after the manifest has changed. So does
+    the annotation `dataflow.dataflow.io/reset-checkpoint`."""
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
     freshness: Annotated[int, Addition()] = Field(default=10, ge=1, le=3600)
@@ -226,10 +227,9 @@ class DataFlowSpec(Spec):
         int, Hint("0 pauses the flow; above that, Spark's free slots decide, not this number")
     ] = Field(default=1, ge=0, le=2**31 - 1)
     """Processor pods; more than 1 only with a Kafka source."""
-    strict_idempotency: Annotated[
-        bool, Hint("has no effect: the page of each sink says whether it stores a record once")
-    ] = False
-    """Refuse sinks that would store a record twice when it is read twice."""
+    strict_idempotency: bool = False
+    """Refuses sinks that would store a record twice where it is read twice, after a reset for
+    instance: sinks of other sources than Kafka need `upsertMode` and `conflictKey`."""
     checkpoint_persistence: Annotated[
         bool, Hint("the checkpoint is always stored beside the rows; `dataflow reset` starts over")
     ] = True

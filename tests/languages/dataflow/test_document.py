@@ -522,7 +522,6 @@ def test_the_hash_follows_content_and_nothing_else(file: Path) -> None:
 
 HINTS: dict[str, Any] = {
     "replicas": 0,
-    "strictIdempotency": True,
     "checkpointPersistence": False,
     "checkpointSyncOnAck": True,
     "checkpointSaveInterval": "5s",
@@ -550,6 +549,62 @@ def test_every_hint_is_noted_at_its_key(file: Path) -> None:
     ]
     declared = DataFlowSpec.model_fields.values()
     assert set(HINTS) == {str(info.alias) for info in declared if marks(info, Hint)}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"{MINIMUM}  checkpointReset: true\n", "12:3: spec.checkpointReset"),
+        (
+            HEAD + "  annotations: {dataflow.dataflow.io/reset-checkpoint: 'true'}\n" + SPEC,
+            "5:17: metadata.annotations.dataflow.dataflow.io/reset-checkpoint",
+        ),
+    ],
+)
+def test_a_reset_is_noted_for_the_next_edit_would_reset_again(
+    file: Path, text: str, place: str
+) -> None:
+    (hint,) = loaded(file, text).hints
+    assert str(hint).startswith(f"f.yaml:{place}: resets once, with the next run; remove it after")
+
+
+STRICT = """\
+spec:
+  strictIdempotency: true
+  source:
+    {source}
+  sink: {{type: postgresql, config: {{connectionString: "postgresql://u@h/d", table: x{main}}}}}
+  transformations:
+    - type: router
+      config:
+        routes:
+          - condition: a == '1'
+            sink: {{type: kafka, config: {{brokers: ['b:9092'], topic: x{route}}}}}
+"""
+POLLED = """type: postgresql
+    config: {connectionString: "postgresql://u@h/d", table: y, changeTrackingColumn: at}"""
+KEYED = ", upsertMode: true, conflictKey: id"
+
+
+@pytest.mark.parametrize(
+    ("main", "route", "paths"),
+    [
+        ("", "", ["spec.sink", "spec.transformations[0].config.routes[0].sink"]),
+        (KEYED, "", ["spec.transformations[0].config.routes[0].sink"]),
+        (", upsertMode: true", KEYED, ["spec.sink"]),
+        (KEYED, KEYED, []),
+    ],
+)
+def test_strict_idempotency_refuses_sinks_that_would_store_a_record_twice(
+    file: Path, main: str, route: str, paths: list[str]
+) -> None:
+    text = HEAD + STRICT.format(source=POLLED, main=main, route=route)
+    found = loaded(file, text)
+    assert [finding.path for finding in found.findings] == paths
+    assert all("which strictIdempotency refuses" in one.message for one in found.findings)
+    assert loaded(file, text.replace("strictIdempotency: true", "strictIdempotency: false")).flows
+    kafka = "{type: kafka, config: {brokers: ['b:9092'], topic: t, consumerGroup: g}}"
+    assert loaded(file, HEAD + STRICT.format(source=kafka, main=main, route=route)).flows
 
 
 def test_the_old_group_is_accepted_with_a_note(file: Path) -> None:
