@@ -82,7 +82,7 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
 
 
 def _not_idempotent(document: Document, branches: Iterable[Branch]) -> Iterator[Finding]:
-    """As the operator, for sources whose position is stored; Kafka's is not what it resets."""
+    """Finds each sink that would store a record twice; called for sources other than Kafka."""
     for branch in branches:
         if not branch.sink.traits.upserts or not getattr(branch.sink, "conflict_key", True):
             message = (
