@@ -2,7 +2,7 @@
 
 `source`, `sink` and `sink_session` have what all have. What only some can do is a class each: of
 sources in `capabilities` (sessions), `declared` (sources), `reading` (in tasks) and `looking` (many
-at once), of sinks in `sink_capabilities`.
+at once), of sinks in `sink_capabilities`, and of the ends of languages in `languages/promises`.
 
 The life of one micro-batch: the driver plans a span with fixed upper bounds, opens the sink's
 epoch, runs one pass over the span on Spark, and finishes only when the whole pass succeeded. The
@@ -21,12 +21,9 @@ Who calls what when, in the order of a run:
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.restart`, `TargetTable.schema`, `create` | the driver, when a branch opens | once |
 | `ChecksTarget.check_target` | the driver, when a branch opens that will hold log | once |
-| `TakesOver.inheritance` | the driver, without a checkpoint | once |
 | `TakesOverPositions.take_over` | the driver, with what that gave | once |
 | `TakesOverPositions.understands` | the driver, with a checkpoint | once |
-| `RewindsTargets.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
-| `PreparesSpans.prepare` | the driver, before the span is recorded | the same |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
 | `ChoosesReader.reader`, else `SparkFrames.frame` | the driver, of messages | the same |
 | `ReadsMessages.messages_together` | a task | once for all slices of one key |
@@ -125,16 +122,12 @@ from dataflow_assets.contracts.sink import (
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
-    ChecksStored,
     ChecksTarget,
     CountsRows,
     MakesColumns,
-    NotesEnd,
     PeeksTogether,
     ShapesRecords,
-    ShowsInheritance,
     StagesWithSpark,
-    TakesOver,
     WritesFiles,
     shape_of,
 )
@@ -198,7 +191,6 @@ __all__ = [
     "Address",
     "AddsColumns",
     "Checkpoint",
-    "ChecksStored",
     "ChecksTarget",
     "Chunk",
     "Connector",
@@ -221,7 +213,6 @@ __all__ = [
     "N",
     "NewColumnRule",
     "Note",
-    "NotesEnd",
     "OffsetSlice",
     "PartSlice",
     "PeeksTogether",
@@ -236,7 +227,6 @@ __all__ = [
     "Sent",
     "Shape",
     "ShapesRecords",
-    "ShowsInheritance",
     "Sink",
     "SinkSession",
     "SinkTraits",
@@ -247,7 +237,6 @@ __all__ = [
     "Span",
     "StagesWithSpark",
     "StoredSchema",
-    "TakesOver",
     "Target",
     "TargetTable",
     "Texts",

@@ -6,15 +6,10 @@ As in `capabilities`, the file in the comment above a class asks for it by `isin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
-
-import pyarrow as pa
+from typing import Self
 
 from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import Positions
 
 
 # flow.py
@@ -64,25 +59,6 @@ class ChoosesColumns(ABC):
         """
 
 
-# runs/open_branches.py
-class ChecksKeys(ABC):
-    """A source whose rows of one key come in no order, so that the target must tell keys apart."""
-
-    @abstractmethod
-    def check_keys(self, target: pa.Schema, name: str) -> None:
-        """Looks whether a target tells all keys apart that the source tells apart.
-
-        Called by the driver when a branch opens whose target is there.
-
-        Args:
-            target: as `SinkSession.schema` returns it.
-            name: of the target, for people.
-
-        Raises:
-            PermanentError where rows of several keys would be one row.
-        """
-
-
 # runs/open_branches.py, assets/metadata.py, assets/ingest.py, cli/commands.py
 class KeepsLog(ABC):
     """A source whose server keeps log until the flow has read it; assets check how much that is."""
@@ -96,30 +72,6 @@ class KeepsLog(ABC):
 
         Returns:
             What stays, and what a person runs to remove it.
-        """
-
-
-@dataclass(frozen=True)
-class Offset:
-    """Where one task of a source has come to, for people: two JSON objects."""
-
-    task: int
-    key: Mapping[str, Any]
-    value: Mapping[str, Any]
-
-
-# cli/offsets_view.py
-class ListsOffsets(ABC):
-    """A source whose positions people know in a form of their own."""
-
-    @abstractmethod
-    def offsets(self, positions: Positions) -> Sequence[Offset]:
-        """The positions of a checkpoint as people read them.
-
-        Called by `dataflow status --offsets`; the source is not asked.
-
-        Args:
-            positions: of a checkpoint, also those of parts.
         """
 
 

@@ -1,14 +1,14 @@
 """Capabilities: the contract's other half, which a sink has in part.
 
 A target table, a session or a declared sink inherits from those that it has: the first three are
-of tables, the next three of sessions. The file that calls one asks for it by `isinstance`; its name
-is above the class.
+of tables, `StagesWithSpark` of sessions. The file that calls one asks for it by `isinstance`; its
+name is above the class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts.checkpoint import Checkpoint
 from dataflow_assets.contracts.sink import Sink
-from dataflow_assets.contracts.slices import Positions, Span
+from dataflow_assets.contracts.slices import Span
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.contracts.tasks import Receipt, Shape
 from dataflow_assets.errors import DataflowError, raise_if_error
@@ -85,41 +85,6 @@ class CountsRows(ABC):
         """The table's rows in all; None where that would not be exact, or would cost something.
 
         Called by the driver with each report.
-        """
-
-
-# runs/open_branches.py
-class NotesEnd(ABC):
-    """Shows people why an attempt has ended."""
-
-    @abstractmethod
-    def note_end(self, error: BaseException | None) -> None:
-        """Notes for people why the attempt ends; nothing that is stored depends on it.
-
-        Called by the driver once at the end of each attempt, before `close`. It must not raise.
-
-        Args:
-            error: the attempt's; None where it ends by itself.
-        """
-
-
-# runs/start_positions.py
-class TakesOver(ABC):
-    """Goes on in a table that another program has filled."""
-
-    @abstractmethod
-    def inheritance(self) -> Positions:
-        """Positions that another program has stored beside the table, together with its rows.
-
-        Called by the driver once, when a branch begins that has no checkpoint, and by `dataflow
-        reset --checkpoint`.
-
-        Returns:
-            A position for each partition that is known, which may be none.
-
-        Raises:
-            TransientError while the other program still writes; PermanentError when a person must
-            act.
         """
 
 
@@ -199,43 +164,6 @@ class PeeksTogether(Sink):
 
         Raises:
             DataflowError where none of them could be asked.
-        """
-
-
-# runs/statuses.py, cli/preview/live.py
-class ShowsInheritance(ABC):
-    """Shows people where the program has stopped whose table it takes over."""
-
-    @abstractmethod
-    def inheritance(self, target: Target) -> Positions | None:
-        """Returns where the program has stopped that has filled the table so far; takes nothing.
-
-        Called by `dataflow status` and `preview` for a branch without a checkpoint.
-
-        Returns:
-            A position for each partition that is known; None where nothing is.
-
-        Raises:
-            TransientError, PermanentError: the sink cannot be asked.
-        """
-
-
-# manifests/stored_tables.py
-class ChecksStored(ABC):
-    """Declares its table, and changes it as the declaration changes."""
-
-    @abstractmethod
-    def stored_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Returns what is declared and cannot be done to what is stored.
-
-        Called by `dataflow check` alone, which may take the time to look at the table.
-
-        Returns:
-            The id of a declared field, `partitioning`, or None for the columns as a whole, and a
-            sentence about it.
-
-        Raises:
-            TransientError, PermanentError: the table cannot be looked at.
         """
 
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWithSpark, local_now
-from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
+from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog
 from dataflow_assets.errors import DataflowError, NewColumns, blame
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.promises import PreparesSpans
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import BatchOutcome, Planned

@@ -6,10 +6,11 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
-from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession, shape_of
-from dataflow_assets.contracts.declared import ChecksKeys, KeepsLog
+from dataflow_assets.contracts import ChecksTarget, SinkSession, SourceSession, shape_of
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import blame
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.languages.promises import ChecksKeys, NotesEnd
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.create_table import make_ahead
 from dataflow_assets.runs.request import Request

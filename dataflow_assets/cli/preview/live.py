@@ -12,16 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from dataflow_assets.cli.preview.messages import Message, unreadable, write
-from dataflow_assets.contracts import (
-    OffsetSlice,
-    Positions,
-    ShowsInheritance,
-    SourceSession,
-    lasting,
-)
+from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.languages.promises import ShowsInheritance
 from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import MetadataRows, as_messages
 from dataflow_assets.micro_batch.parts import message_form
