@@ -28,7 +28,7 @@ Who calls what when, in the order of a run:
 | `ChoosesReader.reader`, else `SparkFrames.frame` | the driver, of messages | the same |
 | `ReadsMessages.messages_together` | a task | once for all slices of one key |
 | `ReadsParts.batches`, `FormsMessages.message_form` | a task | once for each part |
-| `ShapesRecords.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
+| `RawSink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
 | `Writer.write` | a task | once for each batch of rows |
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `ConfirmsTopics.confirm` | a task, before the commit of the rows | once for each slice |
@@ -77,14 +77,6 @@ from dataflow_assets.contracts.entries import (
     part_of,
     place_of,
 )
-from dataflow_assets.contracts.message_format import (
-    Group,
-    Grouped,
-    MessageFormat,
-    Schemas,
-    StoredSchema,
-    Texts,
-)
 from dataflow_assets.contracts.place import (
     Place,
     digest,
@@ -126,10 +118,7 @@ from dataflow_assets.contracts.sink_capabilities import (
     CountsRows,
     MakesColumns,
     PeeksTogether,
-    ShapesRecords,
     StagesWithSpark,
-    WritesFiles,
-    shape_of,
 )
 from dataflow_assets.contracts.sink_session import SinkSession, TargetTable
 from dataflow_assets.contracts.slices import (
@@ -148,7 +137,6 @@ from dataflow_assets.contracts.slices import (
     lasting,
 )
 from dataflow_assets.contracts.source import (
-    MessageSource,
     NewColumnRule,
     Source,
     SourceSession,
@@ -164,7 +152,6 @@ from dataflow_assets.contracts.tasks import (
     Receipt,
     Rejection,
     Sent,
-    Shape,
     Ticket,
     Writer,
 )
@@ -202,14 +189,10 @@ __all__ = [
     "ErrorRecord",
     "ErrorSink",
     "ErrorStore",
-    "Group",
-    "Grouped",
     "Kind",
     "Lag",
     "Limit",
     "MakesColumns",
-    "MessageFormat",
-    "MessageSource",
     "N",
     "NewColumnRule",
     "Note",
@@ -223,10 +206,7 @@ __all__ = [
     "Rejection",
     "Rejects",
     "Run",
-    "Schemas",
     "Sent",
-    "Shape",
-    "ShapesRecords",
     "Sink",
     "SinkSession",
     "SinkTraits",
@@ -236,15 +216,12 @@ __all__ = [
     "SourceTraits",
     "Span",
     "StagesWithSpark",
-    "StoredSchema",
     "Target",
     "TargetTable",
-    "Texts",
     "Ticket",
     "Totals",
     "TypeRow",
     "Writer",
-    "WritesFiles",
     "attempt_of",
     "checked_name",
     "digest",
@@ -263,7 +240,6 @@ __all__ = [
     "place_of",
     "refuse_shared",
     "reserved",
-    "shape_of",
     "utc_now",
     "written_name",
 ]

@@ -6,42 +6,8 @@ As in `capabilities`, the file in the comment above a class asks for it by `isin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
 
-from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
-
-
-# flow.py
-class FormatsMessages(ABC):
-    """A source of messages that may be written in something else than JSON."""
-
-    @abstractmethod
-    def message_format(self) -> MessageFormat | None:
-        """Returns what the bodies of messages are written in; None for JSON.
-
-        Called by the driver once for each attempt of a run, with all secrets in place, and by
-        previews and replays; what is returned travels to the tasks. Files that it is made of are
-        read here.
-
-        Raises:
-            PermanentError where a file cannot be read, or a schema in it cannot be used.
-        """
-
-
-# languages/dataflow/document.py
-class AdaptsToBranches(ABC):
-    """A source whose reads depend on how its branches store rows."""
-
-    @abstractmethod
-    def for_branches(self, *, upserts: bool) -> Self:
-        """The source as its flow needs it.
-
-        Called when a manifest is loaded, once its branches are known.
-
-        Args:
-            upserts: whether a branch does.
-        """
 
 
 # languages/dataflow/rules.py, languages/dataflow/notes.py

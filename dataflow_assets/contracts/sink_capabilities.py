@@ -18,7 +18,7 @@ from dataflow_assets.contracts.checkpoint import Checkpoint
 from dataflow_assets.contracts.sink import Sink
 from dataflow_assets.contracts.slices import Span
 from dataflow_assets.contracts.target import Target
-from dataflow_assets.contracts.tasks import Receipt, Shape
+from dataflow_assets.contracts.tasks import Receipt
 from dataflow_assets.errors import DataflowError, raise_if_error
 
 if TYPE_CHECKING:  # a manifest is loaded without Spark
@@ -111,33 +111,6 @@ class StagesWithSpark(ABC):
         """
 
 
-# contracts/sink_capabilities.py
-class ShapesRecords(ABC):
-    """Stores something else of a record than its body (raw mode)."""
-
-    @abstractmethod
-    def shape(self, schema: pa.Schema | None) -> Shape | None:
-        """Returns what is stored where it is not the body itself, in a table of these columns.
-
-        Called inside tasks once for each slice, and on the driver when a branch opens.
-
-        Args:
-            schema: of the table; None for the shape from which a table that does not exist yet gets
-                its types: values may then be times too.
-
-        Raises:
-            PermanentError where the table does not fit.
-        """
-
-
-def shape_of(sink: Sink, schema: pa.Schema | None) -> Shape | None:
-    """Returns the shape of any sink; None where records are stored as their bodies.
-
-    Called as `ShapesRecords.shape`; without a schema also when manifests are loaded.
-    """
-    return sink.shape(schema) if isinstance(sink, ShapesRecords) else None
-
-
 # runs/questions.py
 class PeeksTogether(Sink):
     """Answers for many branches of one server by one connection, or one query."""
@@ -192,18 +165,3 @@ class MakesColumns(ABC):
             True where the type is not that of `stored_type`, but the one that the source has read.
         """
         return False
-
-
-# manifests/neighbours.py
-class WritesFiles(ABC):
-    """Writes files to a folder."""
-
-    @abstractmethod
-    def folder(self) -> tuple[str, ...]:
-        """The folder that this sink writes files to, in which no other flow's may lie.
-
-        Called when manifests are loaded.
-
-        Returns:
-            The store and the folders, from the outermost one.
-        """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +15,6 @@ from dataflow_assets.contracts.place import Place, digest
 from dataflow_assets.contracts.slices import PartSlice, Position, Positions, Slice
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.failpoints import Failpoint
-from dataflow_assets.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -211,43 +210,3 @@ class Writer(ABC):
 
         Called after any error, and after `close`; safe twice.
         """
-
-
-class Shape(ABC):
-    """What a sink stores of a record where that is not simply its body (raw mode).
-
-    Made once per slice, inside the task.
-    """
-
-    reads: ClassVar[frozenset[str]] = frozenset()
-    """The metadata keys that it looks at."""
-
-    def __init__(self) -> None:
-        self.notes: set[str] = set()
-        """What a person should be told once."""
-
-    @abstractmethod
-    def __call__(self, record: Record) -> Any:
-        """Returns what the sink stores of a record.
-
-        Called inside tasks, once for each record.
-
-        Returns:
-            A JSON object of the sink's columns; of a null message its own body.
-
-        Raises:
-            RejectedRecord("encode", reason).
-        """
-
-    def key(self, record: Record) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
-        """The columns by which the row of a record is matched, where it upserts.
-
-        Called inside tasks for each record that deletes its row.
-
-        Returns:
-            A JSON object; empty where rows are appended.
-
-        Raises:
-            RejectedRecord("encode", reason).
-        """
-        return {}

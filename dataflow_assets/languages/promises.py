@@ -84,7 +84,7 @@ class ChecksKeys(ABC):
 
 @dataclass(frozen=True)
 class Offset:
-    """Where one task of a source has come to, for people: two JSON objects."""
+    """The place that one task of a source has come to, for people: two JSON objects."""
 
     task: int
     key: Mapping[str, Any]

@@ -33,6 +33,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
+from dataflow_assets.micro_batch.formatted import format_of
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned
 from dataflow_assets.records.step import Context
@@ -214,7 +215,7 @@ class _Putting:
     ) -> None:
         self.branch, self._flow, self._spark = branch, flow, spark
         self._target = replay_target(flow, branch)
-        self._format = flow.message_format()
+        self._format = format_of(flow)
         self._sink: SinkSession = branch.sink.open(self._target, run)
 
     def close(self) -> None:

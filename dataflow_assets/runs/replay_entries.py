@@ -24,7 +24,6 @@ from dataflow_assets.contracts import (
     EntryName,
     Lag,
     Limit,
-    MessageSource,
     PartSlice,
     Positions,
     Slice,
@@ -36,6 +35,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.formats.source_options import MessageSource
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
 from dataflow_assets.micro_batch.row_changes import RowChange, parse, with_changes
 from dataflow_assets.records.record import encode

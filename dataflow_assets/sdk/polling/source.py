@@ -13,7 +13,6 @@ from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
 from dataflow_assets.contracts import PartSlice, Slice, Source, SourceTraits
-from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.database import ColumnName, NamedTable
@@ -29,7 +28,7 @@ _ONCE = (
 )
 
 
-class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
+class PolledSource(NamedTable, Source, ReadsParts):
     """Reads new and changed rows, in the order of their changes."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
@@ -78,8 +77,14 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
         """True for a query that nothing orders and whose rows are appended: it is read once."""
         return self._once
 
-    @override
     def for_branches(self, *, upserts: bool) -> Self:
+        """The source as its flow needs it.
+
+        Called when a manifest is loaded, once its branches are known.
+
+        Args:
+            upserts: whether a branch does.
+        """
         found = self.model_copy()
         found._once = self.verbatim and not upserts  # noqa: SLF001 - a copy of its own
         return found

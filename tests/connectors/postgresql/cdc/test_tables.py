@@ -26,7 +26,6 @@ from dataflow_assets.contracts import (
     lasting,
     local_now,
     reserved,
-    shape_of,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
@@ -36,6 +35,7 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs import open_branches, reset
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
+from dataflow_assets.sdk.raw_mode import shape_of
 from dataflow_assets.transforms.router import Router
 from tests.connectors.postgresql.cdc.followed import UPSERTED, Followed, tuples
 from tests.connectors.postgresql.cdc.test_ahead import planned
