@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from dataflow_assets.contracts.schema import TypeRow
-
 
 # languages/dataflow/rules.py, languages/dataflow/notes.py
 class ChoosesColumns(ABC):
@@ -38,17 +36,4 @@ class KeepsLog(ABC):
 
         Returns:
             What stays, and what a person runs to remove it.
-        """
-
-
-# reference/types.py
-class ListsTypes(ABC):
-    """A source of columns with types of its own."""
-
-    @classmethod
-    @abstractmethod
-    def types(cls) -> tuple[TypeRow, ...]:
-        """Returns how the system's types travel, for docs/types.md.
-
-        Called when the reference is generated.
         """

@@ -138,30 +138,3 @@ class PeeksTogether(Sink):
         Raises:
             DataflowError where none of them could be asked.
         """
-
-
-# reference/types.py
-class MakesColumns(ABC):
-    """Makes tables with typed columns."""
-
-    @classmethod
-    @abstractmethod
-    def stored_type(cls, column: pa.Field) -> str:
-        """The type that `SinkSession.create` gives an interchange column, for docs/types.md.
-
-        Called when the reference is generated, for each row of the table of types.
-
-        Returns:
-            The type as the system writes it; of text that is more than text by the metadata KIND.
-        """
-
-    @classmethod
-    def keeps_type(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
-        """Returns whether a table made for a column of the same system has its very type.
-
-        Called when the reference is generated, for sources of the sink's own type.
-
-        Returns:
-            True where the type is not that of `stored_type`, but the one that the source has read.
-        """
-        return False

@@ -44,6 +44,7 @@ from dataflow_assets.runs.replay_entries import (
     is_for,
     names_of,
     replay_target,
+    token_of,
 )
 from dataflow_assets.runs.replay_settled import Settled
 from dataflow_assets.runs.replay_waiting import LOOKED_AT, Waiting
@@ -143,7 +144,7 @@ def replay(
         for entries in _parts(ready):
             done = _put(branches, entries, waiting, noted)
             chosen.note(entries)
-            noted.update(entry.token for entry in entries)
+            noted.update(map(token_of, entries))
             log.info("flow %s: %s", flow.id, done)
             yield done
         if not chosen.whole:
