@@ -21,7 +21,7 @@ from dataflow_assets.connectors.postgresql.source.session import PostgresqlSourc
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, type_rows
 from dataflow_assets.contracts import TypeRow
 from dataflow_assets.sdk.sql_table import Binds, Selection
-from dataflow_assets.sdk.sql_table.source import metadata_selection
+from dataflow_assets.sdk.sql_table.relation import metadata_selection
 from dataflow_assets.sdk.types.table import ListsTypes
 
 
