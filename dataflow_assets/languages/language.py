@@ -22,7 +22,7 @@ from dataflow_assets import languages as packages
 from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 
@@ -80,7 +80,7 @@ class Language(ABC):
     """Suffixes of files that it reads where no language claims them."""
 
     @abstractmethod
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         """Recognises a document of this language.
 
         Args:

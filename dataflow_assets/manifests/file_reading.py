@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.languages.common import properties
-from dataflow_assets.languages.common.documents import Document, Place, items, parse
+from dataflow_assets.languages.common.documents import Document, NodePlace, items, parse
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.language import Language, Parsed, form_of, languages
 from dataflow_assets.manifests import connections, kubernetes, unexpected
@@ -73,7 +73,7 @@ def _read(file: str, size: int) -> FileReading:
     except UnicodeDecodeError:
         return _refusal(file, "is not UTF-8 text")
     if form != ".yaml":
-        return _of_language(Document(file, text, {(): Place(1, 1, 1, 1)}), form)
+        return _of_language(Document(file, text, {(): NodePlace(1, 1, 1, 1)}), form)
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refusal(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)

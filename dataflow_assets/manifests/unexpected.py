@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dataflow_assets.errors import Finding, describe_unexpected
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.manifests.secret_refs import references
 
@@ -27,7 +27,7 @@ def of_file(file: str, error: Exception) -> Finding:
 
 def whole(file: str) -> Document:
     """Returns what stands for a file in findings about all of it."""
-    return Document(file, {}, {(): Place(1, 1, 1, 1)})
+    return Document(file, {}, {(): NodePlace(1, 1, 1, 1)})
 
 
 def readings(document: Document, read: Callable[[], Iterable[Reading]]) -> Sequence[Reading]:

@@ -92,18 +92,18 @@ class Keycloak(Spec):
     @override
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        if self._given("token"):
+        if self._is_set("token"):
             return
         for name in ("server_url", "realm", "client_id"):
-            if not self._given(name):
+            if not self._is_set(name):
                 key = type(self).model_fields[name].alias
                 yield f"{key} is required where no token is given"
-        if self._given("username") != self._given("password"):
+        if self._is_set("username") != self._is_set("password"):
             yield "username and password belong together: set both or none"
-        elif not self._given("username") and not self._given("client_secret"):
+        elif not self._is_set("username") and not self._is_set("client_secret"):
             yield "set token, username and password, or clientSecret"
 
-    def _given(self, name: str) -> bool:
+    def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
 
     @override
@@ -111,7 +111,7 @@ class Keycloak(Spec):
         yield from super().remarks()
         if self.in_clear:
             yield "server_url", self.in_clear
-        if self._given("token"):
+        if self._is_set("token"):
             for name in _FOR_TOKENS:
                 yield name, _UNUSED
                 yield f"{name}_secret_ref", _UNUSED

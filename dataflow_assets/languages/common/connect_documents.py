@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def connector(
     if not isinstance(inner, dict) or str(inner.get("connector.class")).strip() not in classes:
         return None
     value = {key: _text(one) for key, one in inner.items()}
-    places: dict[Path, Place] = {(key,): document.places[*base, key] for key in value}
+    places: dict[Path, NodePlace] = {(key,): document.places[*base, key] for key in value}
     if "name" not in value and isinstance(document.get("name"), str):
         value["name"], places["name",] = document.get("name"), document.places["name",]
     places[()] = document.places[()]

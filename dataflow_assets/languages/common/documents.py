@@ -34,7 +34,7 @@ _CORE = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """The line and column of a value and of its key; both count from 1."""
 
     line: int
@@ -49,7 +49,7 @@ class Document:
 
     file: str
     value: Any = field(repr=False)
-    places: dict[Path, Place] = field(repr=False)
+    places: dict[Path, NodePlace] = field(repr=False)
     empty: frozenset[Path] = frozenset()
     spoiled: frozenset[Path] = frozenset()
     """Places whose value has a finding of its own already: nothing else is said about them."""
@@ -150,7 +150,7 @@ class _Reader:
     def __init__(self, file: str, offset: int, work: Work) -> None:
         self.file, self.offset, self.work = file, offset, work
         self.findings: list[Finding] = []
-        self.places: dict[Path, Place] = {}
+        self.places: dict[Path, NodePlace] = {}
         self.empty: set[Path] = set()
         self.spoiled: set[Path] = set()
 
@@ -173,7 +173,7 @@ class _Reader:
     def _place(self, path: Path, node: Node, key: Node) -> None:
         at, before = node.start_mark, key.start_mark
         lines = at.line + 1 + self.offset, before.line + 1 + self.offset
-        self.places[path] = Place(lines[0], at.column + 1, lines[1], before.column + 1)
+        self.places[path] = NodePlace(lines[0], at.column + 1, lines[1], before.column + 1)
 
     def _value(self, node: Node, path: Path) -> Any:
         if len(path) > MOST_DEPTH:

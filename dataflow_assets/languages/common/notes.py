@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.key_tables import placeholder
 
 Where = tuple[Document, str]
@@ -21,7 +21,7 @@ class Notes:
 
     findings: list[Finding] = field(default_factory=list)
     hints: list[Finding] = field(default_factory=list)
-    _idle: dict[tuple[str, Place], list[Where]] = field(default_factory=dict)
+    _idle: dict[tuple[str, NodePlace], list[Where]] = field(default_factory=dict)
 
     def wrong(self, where: Where, message: str, *, key: bool = False) -> None:
         """Reports one mistake, at a value or at its key."""

@@ -14,7 +14,7 @@ from javaproperties import InvalidUEscapeError, KeyValue, PropertiesElement
 from javaproperties import parse as elements
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 
 _BEFORE_KEY = re.compile(r"[ \t\f]*")
 _BEFORE_VALUE = re.compile(
@@ -44,7 +44,7 @@ def decode(data: bytes) -> str:
 def parse(text: str, file: str) -> Properties:
     """The document of a text; its value is a mapping from keys to texts."""
     value: dict[str, str] = {}
-    places: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
+    places: dict[Path, NodePlace] = {(): NodePlace(1, 1, 1, 1)}
     hints: list[Finding] = []
     try:
         for line, element in _number_lines(text):
@@ -74,11 +74,11 @@ def _number_lines(text: str) -> list[tuple[int, KeyValue]]:
     return numbered
 
 
-def _place(source: str, line: int) -> Place:
+def _place(source: str, line: int) -> NodePlace:
     key, value = _BEFORE_KEY.match(source), _BEFORE_VALUE.match(source)
     start, end = (found.end() if found else 0 for found in (key, value))
     lines = re.split(r"\r\n|\r|\n", source[:end])
-    return Place(line + len(lines) - 1, len(lines[-1]) + 1, line, start + 1)
+    return NodePlace(line + len(lines) - 1, len(lines[-1]) + 1, line, start + 1)
 
 
 def _broken_escape(text: str) -> int:

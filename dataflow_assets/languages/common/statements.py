@@ -8,8 +8,7 @@ from typing import Generic, TypeVar
 from typing_extensions import override
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.documents import Document, Path
-from dataflow_assets.languages.common.documents import Place as Lines
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.tokens import Place
@@ -66,6 +65,6 @@ class StatementDocument(Document):
         return Finding(plain.file, plain.line, plain.column, str(self.value), message)
 
 
-def lines(place: Place) -> Lines:
+def lines(place: Place) -> NodePlace:
     """A place of a statement as documents have places."""
-    return Lines(place.line, place.column, place.line, place.column)
+    return NodePlace(place.line, place.column, place.line, place.column)

@@ -14,7 +14,7 @@ from dataflow_assets.languages.common.connect_consumer import (
     worker_beside,
 )
 from dataflow_assets.languages.common.connect_documents import ConnectorDocument, connector
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.reading import Reading
@@ -44,7 +44,7 @@ class ConnectSinkLanguage(Language):
     connector_classes: ClassVar[frozenset[str]] = frozenset(CONNECTORS)
 
     @override
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         worker = document.file.endswith(".properties") and is_worker(document)
         return document.places[()] if worker or connector(document, CONNECTORS, MOVED) else None
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.dataflow import document as dataflow
@@ -23,7 +23,7 @@ class DataFlowLanguage(Language):
     suffixes: ClassVar[frozenset[str]] = frozenset({".yaml"})
 
     @override
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         return document.places[()] if dataflow.reads(document) else None
 
     @override

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from dataflow_assets.languages.common.connect_consumer import is_worker
 from dataflow_assets.languages.common.connect_documents import connector
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.justone import reference
 from dataflow_assets.languages.justone.reader import read as justone
@@ -27,7 +27,7 @@ class JustOneLanguage(Language):
     connector_classes: ClassVar[frozenset[str]] = frozenset(CLASSES)
 
     @override
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         own: object = connector(document, CLASSES, justone.MOVED)
         if document.file.endswith(".properties"):
             own = justone.is_connector(document) or is_worker(document)

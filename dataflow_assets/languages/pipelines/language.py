@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.first_words import first
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import lines
@@ -45,7 +45,7 @@ class SingleStoreLanguage(Language):
     connection_keys: ClassVar[frozenset[str]] = frozenset(targets.KEYS)
 
     @override
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         word = first(document.value, _BEGINS)
         return lines(word.place) if word else None
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 from dataflow_assets.languages.common.keys import CONNECTION_NAME, suggest
 from dataflow_assets.languages.common.kinds import kind
 
@@ -123,7 +123,7 @@ def of_text(text: str) -> PipelineTarget | str | None:
     system = _SCHEMES.get(match[1].lower())
     if system is None:
         return None
-    place: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
+    place: dict[Path, NodePlace] = {(): NodePlace(1, 1, 1, 1)}
     return PipelineTarget(system, Document(VARIABLE, {"connectionString": text.strip()}, place))
 
 

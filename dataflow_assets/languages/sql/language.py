@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.first_words import begins_with, statements, words_of
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import lines
@@ -43,7 +43,7 @@ class FlinkLanguage(Language):
     default_of: ClassVar[frozenset[str]] = frozenset({".sql"})
 
     @override
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         own = (one for one in statements(document.value) if _is_own(one))
         claim = next(own, None)
         return lines(claim[0].place) if claim else None

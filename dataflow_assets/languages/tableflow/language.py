@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Lag
 from dataflow_assets.flow import Flow
-from dataflow_assets.languages.common.documents import Document, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.json_schema import DocumentSchema
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.language import LagMetric, Language, Neighbours, Parsed
@@ -36,7 +36,7 @@ class TableflowLanguage(Language):
     connection_keys: ClassVar[frozenset[str]] = frozenset({catalogs.KEY})
 
     @override
-    def claims(self, document: Document) -> Place | None:
+    def claims(self, document: Document) -> NodePlace | None:
         return document.places[()] if tableflow.reads(document) else None
 
     @override

@@ -35,7 +35,7 @@ Known = Positions | DataflowError | None
 
 
 @dataclass(frozen=True)
-class _Look:
+class _CheckpointPoll:
     """The sink's answer, with the manifest, the mirror at that time, and when to ask again."""
 
     manifest: str
@@ -49,7 +49,7 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._looks: dict[Key, _Look] = {}
+        self._looks: dict[Key, _CheckpointPoll] = {}
         self._mirrors = _Mirrors()
 
     def positions(
@@ -79,7 +79,7 @@ class Checkpoints:
             return True
         return mirror is None  # nothing else says where the branch stands
 
-    def _look(self, node: AssetNode, mirror: Any, answer: Known) -> _Look:
+    def _look(self, node: AssetNode, mirror: Any, answer: Known) -> _CheckpointPoll:
         """A sink that cannot be asked changes nothing: the run that needs it says so."""
         before, wait = self._looks.get(node.key), TRUTH_SECONDS
         if isinstance(answer, DataflowError):
@@ -89,7 +89,7 @@ class Checkpoints:
             if mirror is not None:
                 same = before is not None and before.mirror == mirror
                 answer = before.found if before is not None and same else positions(mirror)
-        return _Look(node.flow.hash, mirror, answer, time.monotonic() + wait)
+        return _CheckpointPoll(node.flow.hash, mirror, answer, time.monotonic() + wait)
 
 
 class _Mirrors:

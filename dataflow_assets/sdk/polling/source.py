@@ -108,7 +108,7 @@ class PolledSource(NamedTable, Source, ReadsParts):
 
     @property
     @override
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         """The table: one that is locked, or large without an index, holds up no other."""
         return self.address()
 
@@ -199,9 +199,9 @@ class PolledSource(NamedTable, Source, ReadsParts):
         return [metadata_selection("id", relation.order.selection, relation.order)]
 
     @override
-    def named(self) -> tuple[str | None, str]:
+    def address_name(self) -> tuple[str | None, str]:
         if self.names_table:
-            return super().named()
+            return super().address_name()
         digest = hashlib.sha256((self.query or "").encode()).hexdigest()
         return None, f"query_{digest[:8]}"
 

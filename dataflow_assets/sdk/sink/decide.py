@@ -2,7 +2,7 @@
 
 | event | what decides | what happens |
 |---|---|---|
-| `begin` | `check_begun` | a bounded read begins only at the position it was planned from |
+| `begin` | `check_planned_from` | a bounded read begins only at the position it was planned from |
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
 | `begin` after a crash | `resume` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
@@ -150,7 +150,7 @@ def check_planned(flow: str, piece: Slice, position: Position | None) -> None:
         raise checkpoint_moved(flow, piece, position)
 
 
-def check_begun(flow: str, span: Span, positions: Positions) -> None:
+def check_planned_from(flow: str, span: Span, positions: Positions) -> None:
     """Raises PermanentError where a bounded read was planned from another position.
 
     Called by sessions in `begin` on the driver, before the parts are recorded: whatever its source

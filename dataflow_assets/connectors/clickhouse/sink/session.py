@@ -49,7 +49,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translate_errors
-from dataflow_assets.sdk.sink.decide import check_begun
+from dataflow_assets.sdk.sink.decide import check_planned_from
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class ClickhouseSinkSession(SinkSession):
             recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
-        check_begun(self._target.flow, span, self.checkpoint.positions)
+        check_planned_from(self._target.flow, span, self.checkpoint.positions)
         with translate_errors(f"beginning on {self._sink.address()}"):
             self._record(span)
         failpoints.reach("clickhouse.begin")

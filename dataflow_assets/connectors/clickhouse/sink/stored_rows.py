@@ -78,7 +78,7 @@ class StoredRows:
             for n, name in enumerate(columns)
         )
         same = " AND ".join(
-            f"CAST(t.{quote(name)}, {literal(_asked_type(self._type(name)))}) = a.{self._alias(n)}"
+            f"CAST(t.{quote(name)}, {literal(_key_type(self._type(name)))}) = a.{self._alias(n)}"
             for n, name in enumerate(keys)
         )
         wanted = ", ".join(self._alias(n) for n in range(len(keys)))
@@ -94,7 +94,7 @@ class StoredRows:
         """The keys as rows; their texts travel as hexadecimal digits, which need no escapes."""
         lists = [
             f"CAST(arrayMap(x -> unhex(x), splitByChar(',', {{key_{n}:String}})), "
-            f"{literal(f'Array({_asked_type(self._type(name))})')})"
+            f"{literal(f'Array({_key_type(self._type(name))})')})"
             for n, name in enumerate(keys)
         ]
         zipped = ", ".join(["arrayEnumerate(splitByChar(',', {key_0:String}))", *lists])
@@ -130,7 +130,7 @@ class StoredRows:
         )
 
 
-def _asked_type(text: str) -> str:
+def _key_type(text: str) -> str:
     """The type that keys are compared in: points in time as in Arrow, in UTC."""
     bare = ClickhouseType.of(text).bare
     digits = types.digits(text)

@@ -64,7 +64,7 @@ class CheckpointProperty:
 
     def _open_declared(self) -> Table | None:
         """Made, or changed as far as that is allowed, where the columns are declared."""
-        wanted = self._sink.declared
+        wanted = self._sink.declaration
         self._versions = declared.versions(wanted)
         if wanted is None:
             return None
@@ -79,12 +79,12 @@ class CheckpointProperty:
         of these were registered before.
         """
         with translate_errors(self._sink, "add columns to"):
-            if declared.versions(self._sink.declared) != self._versions:
+            if declared.versions(self._sink.declaration) != self._versions:
                 self._open_declared()
 
     def read(self) -> BranchState | None:
         if self.committer is None:
-            found = self._aside()
+            found = self._start_positions()
         else:
             with translate_errors(self._sink, "load"):
                 self.committer.reload()
@@ -106,9 +106,9 @@ class CheckpointProperty:
         """
         committer, change = self.committer, change or self.change()
         known = committer is not None and self.key in committer.table.properties
-        aside = None if known else self._aside()
+        start_positions = None if known else self._start_positions()
         if committer is None:
-            self._store_aside(self._move(aside, step))
+            self._store_start_positions(self._move(start_positions, step))
             return self.stored.state
 
         def value(text: str | None) -> str:
@@ -117,27 +117,27 @@ class CheckpointProperty:
                 if not fences:
                     raise TransientError(f"{self._address} was rolled back to an older snapshot")
                 found = found.as_undecided()
-            moved = self._move(found or aside, step).stamp(change.commit_id)
+            moved = self._move(found or start_positions, step).stamp(change.commit_id)
             return (moved.standing(committer.table) if change.move_head else moved).text()
 
         with translate_errors(self._sink, "commit to"):
             committer.commit(replace(change, value=value))
         self.stored = parse(self.table.properties.get(self.key)) or self.stored
-        if aside:  # somebody else has made the table
-            self.drop_aside()
+        if start_positions:  # somebody else has made the table
+            self.drop_start_positions()
         return self.stored.state
 
     def _move(self, found: StoredCheckpoint | None, step: StateChange) -> StoredCheckpoint:
         state = step(found.state if found else None)
         return (found or self.stored).holding(state, self._run)
 
-    def _store_aside(self, checkpoint: StoredCheckpoint) -> None:
+    def _store_start_positions(self, checkpoint: StoredCheckpoint) -> None:
         self.stored = checkpoint.stamp("")
         text = self.stored.text()
         with translate_errors(self._sink, "store start positions beside"):
             create_table.set_namespace_property(self.catalog, self._sink, self.key, text)
 
-    def _aside(self) -> StoredCheckpoint | None:
+    def _start_positions(self) -> StoredCheckpoint | None:
         """On the namespace; or in the table, once somebody else has made it."""
         with translate_errors(self._sink, "read the start positions of"):
             text = create_table.namespace_property(self.catalog, self._sink, self.key)
@@ -146,7 +146,7 @@ class CheckpointProperty:
                 text = table.properties.get(self.key) if table else None
         return parse(text)
 
-    def drop_aside(self) -> None:
+    def drop_start_positions(self) -> None:
         """Start positions on the namespace count no more: the table has them."""
         create_table.drop_namespace_property(self.catalog, self._sink, self.key)
 
@@ -184,7 +184,7 @@ class CheckpointProperty:
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
         self.committer = self._committer(table)
         self.commit(lambda found: self._check_owner(found, epoch).adopt(self.identity), fences=True)
-        self.drop_aside()
+        self.drop_start_positions()
 
     def _check_owner(self, found: BranchState | None, epoch: int) -> BranchState:
         return check_owner(self.stored.flow, found, epoch, self._run, self._sink.address())

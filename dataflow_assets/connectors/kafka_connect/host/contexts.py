@@ -41,7 +41,7 @@ def connector_context(
     reader: Any, reconfigure: Callable[[], None], fail: Callable[[str], None]
 ) -> Any:
     @jpype.JImplements("org.apache.kafka.connect.source.SourceConnectorContext")
-    class Context:
+    class ConnectorContext:
         @jpype.JOverride
         def requestTaskReconfiguration(self) -> None:  # noqa: N802 - Connect's name
             reconfigure()
@@ -58,12 +58,12 @@ def connector_context(
         def pluginMetrics(self) -> Any:  # noqa: N802 - Connect's name
             return None
 
-    return Context()
+    return ConnectorContext()
 
 
 def task_context(reader: Any, config: Any) -> Any:
     @jpype.JImplements("org.apache.kafka.connect.source.SourceTaskContext")
-    class Context:
+    class TaskContext:
         @jpype.JOverride
         def configs(self) -> Any:
             return config
@@ -80,4 +80,4 @@ def task_context(reader: Any, config: Any) -> Any:
         def pluginMetrics(self) -> Any:  # noqa: N802 - Connect's name
             return None
 
-    return Context()
+    return TaskContext()

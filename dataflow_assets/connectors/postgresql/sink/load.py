@@ -74,7 +74,7 @@ class Loader(ABC):
         self._reject(row, failure.reason, failure.error_type)
         self._trial.suspects.doubt(self._found[-1], failure)
 
-    def _set_aside(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
+    def _reject_where(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
         if not pc.any(wrong).as_py():
             return rows
         self._reject(rows.filter(wrong), reason)
@@ -131,7 +131,7 @@ class AppendLoader(Loader):
             return rows
         wrong = pc.equal(rows.column(OP), DELETE).fill_null(False)
         reason = "a delete needs upsertMode: true with softDeleteColumn or deleteMode: hard"
-        return self._set_aside(rows, wrong, reason)
+        return self._reject_where(rows, wrong, reason)
 
 
 class UpsertLoader(Loader):
@@ -205,13 +205,13 @@ class UpsertLoader(Loader):
         for name in self._key:
             missing = absent[:, self._schema.names.index(name)][codes]
             wrong = pc.or_(rows.column(name).is_null(), pa.array(missing))
-            rows = self._set_aside(rows, wrong, f"key column {name} is null or absent")
+            rows = self._reject_where(rows, wrong, f"key column {name} is null or absent")
             codes, absent = matrix(rows, len(self._schema))
         if OP not in rows.schema.names or self._rules.deletes:
             return rows
         wrong = pc.equal(rows.column(OP), DELETE).fill_null(False)
         reason = "a delete needs softDeleteColumn, or deleteMode: hard"
-        return self._set_aside(rows, wrong, reason)
+        return self._reject_where(rows, wrong, reason)
 
 
 def loader(sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> Loader:

@@ -120,7 +120,11 @@ class TrinoRejected(RejectedRows):
     def pending(self, flow: str, since: datetime | None, most: int) -> Iterator[Row]:
         if not self.known:
             return
-        names = [n for n in self._given if n not in {"id", "flow", "reason", "reading", METADATA}]
+        names = [
+            n
+            for n in self._record_columns
+            if n not in {"id", "flow", "reason", "reading", METADATA}
+        ]
         done = "replayed_at IS NOT NULL" if self._beside else "coalesce(replayed, false)"
         waits = f"FILTER (WHERE NOT ({done}))"
         latest = "".join(f"max_by({quote(n)}, reading) {waits} AS {quote(n)}, " for n in names)
@@ -150,7 +154,7 @@ class TrinoRejected(RejectedRows):
 
     def _insert(self, rows: Sequence[str]) -> None:
         if rows:
-            self._insert_rows(rows_of_json(self._given, f"[{','.join(rows)}]"))
+            self._insert_rows(rows_of_json(self._record_columns, f"[{','.join(rows)}]"))
 
     def _insert_long(self, text: str, flow: str) -> None:
         pieces = self.place.beside(stage.name(self.owner or flow, 0, uuid.uuid4().hex[:8]))
@@ -163,14 +167,14 @@ class TrinoRejected(RejectedRows):
             joined = (
                 f"SELECT array_join(array_agg(body ORDER BY chunk), '') FROM {pieces.quoted_name}"  # noqa: S608
             )
-            rows = unnest(self._given, "text")
+            rows = unnest(self._record_columns, "text")
             self._insert_rows(f"({joined}) AS pieces (text) CROSS JOIN {rows}")
         finally:
             with suppress(*ANY):
                 stage.drop(self.client, pieces)
 
     def _insert_rows(self, rows: str) -> None:
-        self._insert_from(self._given, rows, {} if self._beside else {"replayed": "false"})
+        self._insert_from(self._record_columns, rows, {} if self._beside else {"replayed": "false"})
 
     def _insert_from(self, given: Mapping[str, str], rows: str, more: Mapping[str, str]) -> None:
         names, filled = name_list(list(given)), {**more, self._at: "localtimestamp"}
@@ -183,7 +187,7 @@ class TrinoRejected(RejectedRows):
         if not self._beside:  # text of PostgreSQL cannot hold U+0000, which a reason may quote
             reason = json.loads(row["error"]).get("message", "").replace("\0", "\\u0000")
             row = {**row, "reason": reason}
-        return [row[name] for name in self._given]
+        return [row[name] for name in self._record_columns]
 
     @property
     def _beside(self) -> bool:
@@ -194,7 +198,7 @@ class TrinoRejected(RejectedRows):
         return "rejected_at" if self._beside else "created_at"
 
     @property
-    def _given(self) -> dict[str, str]:
+    def _record_columns(self) -> dict[str, str]:
         return {name: kind for name, kind in self.columns.items() if name not in _OWN}
 
     @property

@@ -83,7 +83,7 @@ def ask(client: TrinoClient, table: TrinoTable, key: Sequence[str]) -> Capabilit
     why = _works(client, _merge(table, key), f"{rights} on {table.place}")
     properties = {} if snapshots else _of_iceberg(client, table)
     if _OF_NESSIE in properties:
-        _check_begun(client, table)
+        _check_first_snapshot(client, table)
     isolation = properties.get(ISOLATION) or SERIALIZABLE
     return Capabilities(not snapshots, not why, why, isolation)
 
@@ -106,7 +106,7 @@ def _properties(client: TrinoClient, table: TrinoTable) -> dict[str, str]:
         return {str(key): str(value) for key, value in client.rows(sql)}
 
 
-def _check_begun(client: TrinoClient, table: TrinoTable) -> None:
+def _check_first_snapshot(client: TrinoClient, table: TrinoTable) -> None:
     """A first snapshot is needed: Nessie does not compare an asserted head that is absent.
 
     Of two writers that each add the first snapshot both are told that they have committed.

@@ -8,7 +8,7 @@ from typing import Any
 from dataflow_assets import registry
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.wording import validate
 from dataflow_assets.languages.pipelines.clickhouse.sink import PipelineClickhouseSink
@@ -72,7 +72,7 @@ def sink(
 def _document(target: PipelineTarget, name: str) -> Document:
     """With the table in the sink's options."""
     value = _with_table(target.document.value, target.base, _table(target, name))
-    places: dict[Path, Place] = dict(target.document.places)
+    places: dict[Path, NodePlace] = dict(target.document.places)
     return Document(target.document.file, value, places)
 
 

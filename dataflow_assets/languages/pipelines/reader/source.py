@@ -14,8 +14,7 @@ from dataflow_assets.connectors.kafka_connect.mask import Mask, is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import literals
 from dataflow_assets.contracts import Source
 from dataflow_assets.languages.common.client_security import field_or_reference
-from dataflow_assets.languages.common.documents import Document
-from dataflow_assets.languages.common.documents import Place as Lines
+from dataflow_assets.languages.common.documents import Document, NodePlace
 from dataflow_assets.languages.common.key_tables import entry
 from dataflow_assets.languages.common.keys import suggest
 from dataflow_assets.languages.common.notes import Notes, Where
@@ -113,7 +112,7 @@ def _open(value: str) -> str:
 def _document(file: str, begin: Place, options: PipelineOptions) -> Document:
     """CREDENTIALS over CONFIG, each key in its own place."""
     values: dict[str, str] = {}
-    places: dict[tuple[str | int, ...], Lines] = {(): lines(begin)}
+    places: dict[tuple[str | int, ...], NodePlace] = {(): lines(begin)}
     for given in (options.config, options.credentials):
         if given is not None:
             values |= given.values
@@ -124,7 +123,7 @@ def _document(file: str, begin: Place, options: PipelineOptions) -> Document:
 def _check_secrets(file: str, config: Json | None, notes: Notes) -> None:
     if config is None:
         return
-    places: dict[tuple[str | int, ...], Lines] = {
+    places: dict[tuple[str | int, ...], NodePlace] = {
         (key,): lines(place) for key, place in config.places.items()
     }
     document = Document(file, config.values, {(): lines(config.place), **places})

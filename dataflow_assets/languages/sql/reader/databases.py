@@ -12,7 +12,7 @@ from dataflow_assets import registry
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.languages.common.client_security import field_or_reference
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 from dataflow_assets.languages.common.notes import Notes
 from dataflow_assets.languages.common.references import mentions
 from dataflow_assets.languages.common.wording import validate
@@ -84,10 +84,10 @@ def _written_key(table: FlinkDeclared, key: str) -> str:
 
 def _config(
     table: FlinkDeclared, cls: type[Any], refs: Mapping[str, SecretRef], notes: Notes
-) -> tuple[dict[str, Any], dict[Path, Place]]:
+) -> tuple[dict[str, Any], dict[Path, NodePlace]]:
     """Nested by the dots of the options' names."""
     config: dict[str, Any] = {}
-    places: dict[Path, Place] = dict(table.document.places)
+    places: dict[Path, NodePlace] = dict(table.document.places)
     for key, option in table.options.items():
         name = _NAMES.get(key, key)
         path = tuple(name.split("."))

@@ -17,7 +17,7 @@ from dataflow_assets.languages.common.client_security import (
     field_or_reference,
     security,
 )
-from dataflow_assets.languages.common.documents import Document, Path, Place
+from dataflow_assets.languages.common.documents import Document, NodePlace, Path
 from dataflow_assets.languages.common.key_tables import Key, entry
 from dataflow_assets.languages.common.notes import Notes, Where
 from dataflow_assets.languages.sql.kafka_values import TableReader, TableWriter
@@ -119,7 +119,7 @@ def _without_prefix(table: FlinkDeclared) -> Document:
         for key, one in table.options.items()
         if key.startswith(PROPERTIES)
     }
-    places: dict[Path, Place] = {(): table.document.places[()]}
+    places: dict[Path, NodePlace] = {(): table.document.places[()]}
     places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in properties}
     return Document(table.document.file, properties, places)
 

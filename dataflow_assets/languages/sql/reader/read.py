@@ -9,8 +9,7 @@ from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.errors import describe_unexpected
 from dataflow_assets.flow import Branch, Flow, Policies, loops
-from dataflow_assets.languages.common.documents import Path
-from dataflow_assets.languages.common.documents import Place as Lines
+from dataflow_assets.languages.common.documents import NodePlace, Path
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.statements import StatementDocument, lines
 from dataflow_assets.languages.common.tokens import Place, Unreadable
@@ -230,7 +229,7 @@ def _document(
     name: str,
 ) -> StatementDocument:
     first, *others = (lines(table.table.place) for table in read)
-    places: dict[Path, Lines] = {
+    places: dict[Path, NodePlace] = {
         (): lines(insert.place),
         ("metadata", "name"): lines(insert.table_place),
         _SOURCE: first,

@@ -144,12 +144,12 @@ def declare_table(table: FlinkCreateTable, file: str, notes: Notes) -> FlinkDecl
 
 def _document(table: FlinkCreateTable, file: str) -> documents.Document:
     """Its options as a document of keys and texts."""
-    places: dict[documents.Path, documents.Place] = {}
+    places: dict[documents.Path, documents.NodePlace] = {}
     place = table.place
-    places[()] = documents.Place(place.line, place.column, place.line, place.column)
+    places[()] = documents.NodePlace(place.line, place.column, place.line, place.column)
     for one in table.options:
         value, key = one.value_place, one.place
-        places[one.key,] = documents.Place(value.line, value.column, key.line, key.column)
+        places[one.key,] = documents.NodePlace(value.line, value.column, key.line, key.column)
     return documents.Document(file, {one.key: one.value for one in table.options}, places)
 
 
