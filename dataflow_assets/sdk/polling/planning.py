@@ -14,7 +14,7 @@ from typing import Any
 from dataflow_assets.contracts import PARTS, Limit
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import late_from
-from dataflow_assets.sdk.polling.seek import end
+from dataflow_assets.sdk.polling.seek import check_kinds, end
 from dataflow_assets.sdk.sql_table import PolledSqlTable
 from dataflow_assets.sdk.sql_table.positions import NOTHING, Pair, PolledPosition, Rows
 
@@ -115,7 +115,7 @@ class Planner:
             return None
         change, order = last.bound
         known = last.unordered if last.begun else self.polled.unordered_rows()
-        found = replace(position, begun=True, change=change, order=order)
+        found = replace(position, begun=True, change=change, order=order, by=last.by)
         return replace(found, read_at=last.read_at, unordered=known)
 
     def _increments(
@@ -136,7 +136,7 @@ class Planner:
         (change, order), sweep = parts[-1].upto, position if position.sweeping else last
         # What a sweep has not seen is what came after it began: the next one overlaps from there.
         upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
-        return PlannedSpan(parts, upto, full)
+        return PlannedSpan(parts, replace(upto, by=self.polled.order_kinds), full)
 
     def cut(self, rows: Rows, most: int, count: int) -> tuple[tuple[Rows, ...], Rows | None]:
         """The first parts, and what is left behind them.
@@ -210,3 +210,4 @@ class Planner:
                 f"the checkpoint of {self.polled.title} is {wrong}; start from earliest or from "
                 "latest, or run dataflow reset"
             )
+        check_kinds(self.polled, position.by)

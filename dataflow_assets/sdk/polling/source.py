@@ -19,6 +19,7 @@ from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.database import ColumnName, NamedTable
 from dataflow_assets.sdk.place import named_by
+from dataflow_assets.sdk.polling.seek import check_kinds
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, Selection, SqlRelation
 from dataflow_assets.sdk.sql_table.positions import Part
@@ -170,6 +171,7 @@ class PolledSource(NamedTable, Source, ReadsParts):
             table = self.describe(client)
             if table.identity != part.identity:
                 raise self.recreated_error()
+            check_kinds(table, part.by)
             failpoints.reach(f"{self.type}.read")
             columns = [Selection(c.selection, c.field(c.name), c) for c in table.relation.columns]
             columns += self.metadata_selections(table.relation, metadata)
