@@ -8,13 +8,15 @@ none, the values are true. Servers are asked again only when an answer is older 
 from __future__ import annotations
 
 import signal
+import sqlite3
 import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -26,7 +28,9 @@ from dataflow_assets.languages.language import languages
 from dataflow_assets.manifests.load import load
 from dataflow_assets.metrics import declarations
 from dataflow_assets.metrics.exposition import families
-from dataflow_assets.metrics.store import Sample, Series, store
+from dataflow_assets.metrics.health import verdict
+from dataflow_assets.metrics.serving import serving
+from dataflow_assets.metrics.store import STALE_SECONDS, Sample, Series, store
 from dataflow_assets.runs.lag_metrics import lag_samples
 from dataflow_assets.runs.statuses import Answer, statuses
 
@@ -37,16 +41,27 @@ def metrics(asked: Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C; the folders are read again for each answer."""
     selection.say_findings(load(asked.paths))
     host, port = asked.listen
-    server, thread = start_http_server(port, host, registry(asked.paths))
-    out(f"http://{host}:{server.server_port}/metrics")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    try:
+    with serving(host, port, registry(asked.paths), partial(health, asked.paths)) as bound:
+        out(f"http://{host}:{bound}/metrics")
         ended.wait()
-    finally:
-        server.shutdown()
-        thread.join()
     return 0
+
+
+def health(paths: Sequence[Path], path: str) -> str:
+    """Answers a probe for the location: its folders are there, and no lane that lives is stuck."""
+    try:
+        samples = kept.read() if (kept := store()) else []
+    except (sqlite3.Error, OSError) as error:
+        return f"not ready: {error}"
+    lanes = [
+        time.time() - one.value
+        for one in samples
+        if one.series.name == declarations.LANE_PROGRESS.name and one.age <= STALE_SECONDS
+    ]
+    ready = all(folder.exists() for folder in paths)
+    return verdict(path, ready=ready, since=max(lanes, default=0.0))
 
 
 def registry(paths: Sequence[Path]) -> CollectorRegistry:

@@ -29,12 +29,14 @@ class Metric:
     """A gauge that stays true when the process that has set it is gone."""
     asked: bool = False
     """The endpoint asks sources and sinks for it, whichever process drives the flow."""
+    of_flow: bool = True
+    """Its first labels are those of the flow."""
     optional: bool = False
     """Only some flows have it: what it tells of is not at hand elsewhere."""
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        return (*FLOW, *self.labels)
+        return (*FLOW, *self.labels) if self.of_flow else self.labels
 
 
 def _buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -173,6 +175,11 @@ RETAINED = Metric(
 LAG_KNOWN = Metric(
     "dataflow_lag_known", "gauge",
     "1 where the lag of a flow could be found out, else 0.", asked=True,
+)  # fmt: skip
+LANE_PROGRESS = Metric(
+    "dataflow_lane_progress_timestamp_seconds", "gauge",
+    "When a flow of the lane was committed last, or had nothing new, in seconds since 1970.",
+    ("lane",), of_flow=False, optional=True,
 )  # fmt: skip
 
 METRICS = tuple(value for value in globals().values() if isinstance(value, Metric))

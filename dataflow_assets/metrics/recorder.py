@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 
-from dataflow_assets.metrics.declarations import Metric
+from dataflow_assets.metrics.declarations import LANE_PROGRESS, Metric
+from dataflow_assets.metrics.health import Health
 from dataflow_assets.metrics.store import MetricsStore, Sample, Series, store
 
 FLUSH_SECONDS = 5.0
@@ -30,6 +31,7 @@ class Recorder:
     def __init__(self, kept_in: MetricsStore | None) -> None:
         """`kept_in`: where they outlive the process; None: nowhere."""
         self._store, self._process = kept_in, os.getpid()
+        self.health = Health()
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._counted: dict[Series, float] = defaultdict(float)
         self._added: dict[Series, float] = defaultdict(float)
@@ -102,6 +104,8 @@ class Recorder:
             refreshed = list(self._refreshed.values())
         for refresh in refreshed:
             refresh()
+        if self.health.lane and self.health.progressed:
+            self.set(LANE_PROGRESS, self.health.lane, value=self.health.progressed)
 
     def _flush_on(self) -> None:
         ended = threading.Event()

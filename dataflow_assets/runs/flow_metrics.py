@@ -74,6 +74,7 @@ class FlowMetrics:
 
     def note_look(self, span: Span) -> None:
         """A look at the source went well; where it found nothing, all that there is was read."""
+        self._to.health.note_progress()
         self._set(metric.POLL, self._source, "source", value=1)
         self._set(metric.CONNECTION, self._source, "source", value=1)
         if span.empty:
@@ -86,6 +87,7 @@ class FlowMetrics:
 
     def note_commit(self, report: Report) -> None:
         """A branch has committed, or tells at its end what an attempt that failed had committed."""
+        self._to.health.note_progress()
         branch, done = report.branch, report.delta
         sink, table = branch.address.system, (branch.id, branch.address.name)
         self._count(metric.SENT, sink, _route(branch), by=done.rows)
