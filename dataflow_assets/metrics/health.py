@@ -1,4 +1,4 @@
-"""Whether a process that drives flows is ready and alive, as the DataFlow Operator's probes ask.
+"""Readiness and progress of a process that drives flows, as the DataFlow Operator's probes ask.
 
 `/readyz`: a source was reached and asked. `/livez`: that, and there was progress lately: a commit,
 or a look that found nothing new. `/healthz`: the process answers.
