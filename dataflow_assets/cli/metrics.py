@@ -13,6 +13,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from dataflow_assets.runs.lag_metrics import lag_samples
 from dataflow_assets.runs.statuses import Answer, statuses
 
 STALE = 5.0  # seconds
+TIDY_SECONDS = 86_400.0
 
 
 def metrics(asked: Namespace) -> int:
@@ -45,7 +47,10 @@ def metrics(asked: Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     with serving(host, port, registry(asked.paths), partial(health, asked.paths)) as bound:
         out(f"http://{host}:{bound}/metrics")
-        ended.wait()
+        while not ended.wait(TIDY_SECONDS):
+            with suppress(sqlite3.Error, OSError):  # tomorrow will do
+                if (kept := store()) is not None:
+                    kept.tidy()
     return 0
 
 

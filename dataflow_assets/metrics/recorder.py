@@ -11,9 +11,11 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from dataflow_assets.metrics.declarations import LANE_PROGRESS, Metric
@@ -21,8 +23,37 @@ from dataflow_assets.metrics.health import Health
 from dataflow_assets.metrics.store import MetricsStore, Sample, Series, store
 
 FLUSH_SECONDS = 5.0
+TOUCH_SECONDS = 20.0  # between two writes of a gauge that stays as it is: it must not get stale
+_OTLP = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+)
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One phase of a micro-batch, in nanoseconds since 1970."""
+
+    phase: str
+    began: int
+    ended: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.began) / 1e9
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """A micro-batch that is over, for traces."""
+
+    attributes: Mapping[str, str | int]
+    timings: Sequence[Timing]
+    error: str = ""
+    """The class of the error that has ended it; its text may hold values of records."""
 
 
 class Recorder:
@@ -32,10 +63,14 @@ class Recorder:
         """`kept_in`: where they outlive the process; None: nowhere."""
         self._store, self._process = kept_in, os.getpid()
         self.health = Health()
+        self._trace: Callable[[MicroBatch], None] = lambda _: None
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._counted: dict[Series, float] = defaultdict(float)
         self._added: dict[Series, float] = defaultdict(float)
         self._gauges: dict[Series, float] = {}
+        self._told: dict[Series, float] = {}
+        self._touched = float("-inf")
+        """When all gauges were written last."""
         self._refreshed: dict[object, Callable[[], None]] = {}
 
     def start(self) -> None:
@@ -43,6 +78,14 @@ class Recorder:
         if self._store is not None:
             atexit.register(self.flush)
             threading.Thread(target=self._flush_on, name="metrics", daemon=True).start()
+
+    def trace_by(self, trace: Callable[[MicroBatch], None]) -> None:
+        """Each micro-batch that ends from now on is given to `trace`."""
+        self._trace = trace
+
+    def trace(self, batch: MicroBatch) -> None:
+        """The micro-batch is over, with an error or without."""
+        self._trace(batch)
 
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
         self._add(Series(metric.name, labels), by)
@@ -85,8 +128,13 @@ class Recorder:
             with self._lock:
                 added, self._added = self._added, defaultdict(float)
                 gauges = dict(self._gauges)
+            now, told = time.monotonic(), self._told
+            all_of_them = now - self._touched >= TOUCH_SECONDS
+            new = {s: at for s, at in gauges.items() if all_of_them or told.get(s) != at}
             try:
-                self._store.write(added, gauges)
+                self._store.write(added, new)
+                self._told = gauges
+                self._touched = now if all_of_them else self._touched
             except (sqlite3.Error, OSError) as error:
                 log.warning("metrics could not be written, and are next time: %s", error)
                 with self._lock:
@@ -123,4 +171,15 @@ def _recorder_of(process: int) -> Recorder:
     del process
     made = Recorder(store())
     made.start()
+    if any(map(os.environ.get, _OTLP)) and os.environ.get("OTEL_SDK_DISABLED") != "true":
+        _export(made)
     return made
+
+
+def _export(own: Recorder) -> None:
+    try:
+        from dataflow_assets.metrics import otlp  # an extra, which few need
+    except ImportError as error:
+        log.warning("nothing is exported to OpenTelemetry (%s): install the extra", error)
+        return
+    otlp.start(own)

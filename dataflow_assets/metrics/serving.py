@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.metrics_core import Metric
@@ -34,7 +34,7 @@ def serving(
 
     `health` takes one of the three paths and returns `ok`, or why not.
     """
-    metrics = make_wsgi_app(registry)
+    metrics: WSGIApplication = make_wsgi_app(registry)
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] not in PATHS:
@@ -45,7 +45,7 @@ def serving(
         return [text.encode()]
 
     family = socket.getaddrinfo(host, port)[0][0]
-    server_class = type("Server", (_Server,), {"address_family": family})
+    server_class: type[_Server] = type("Server", (_Server,), {"address_family": family})
     with make_server(host, port, answer, server_class, _Quiet) as server:
         thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
         thread.start()

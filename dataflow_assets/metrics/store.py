@@ -61,7 +61,12 @@ class MetricsStore:
         with self._open() as connection:
             connection.executemany(_ADD, _rows(added, now))
             connection.executemany(_SET, _rows(gauges, now))
-            connection.execute("DELETE FROM series WHERE at < ?", (now - KEPT_SECONDS,))
+
+    def tidy(self) -> None:
+        """Removes what nobody has touched for a month. Raises sqlite3.Error, OSError."""
+        with self._open() as connection:
+            oldest = time.time() - KEPT_SECONDS
+            connection.execute("DELETE FROM series WHERE at < ?", (oldest,))
 
     def read(self) -> list[Sample]:
         """Everything that was counted, in the order of names. Raises sqlite3.Error, OSError."""

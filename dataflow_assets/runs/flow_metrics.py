@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from dataflow_assets.contracts import OffsetSlice, Span
@@ -13,7 +12,7 @@ from dataflow_assets.errors import DataflowError, TakenOver
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.metrics import declarations as metric
 from dataflow_assets.metrics.declarations import Metric
-from dataflow_assets.metrics.recorder import Recorder, recorder
+from dataflow_assets.metrics.recorder import MicroBatch, Recorder, Timing, recorder
 from dataflow_assets.micro_batch.results import SliceCounts
 from dataflow_assets.runs.lag_metrics import lag_samples
 from dataflow_assets.runs.request import Report
@@ -22,19 +21,6 @@ Phase = Literal["plan", "begin", "pass", "finish"]
 STATES = ("Running", "Error", "Stopped")
 REFRESH_SECONDS = 10.0
 _STAGES = {"plan": "read", "begin": "sink_write", "pass": "write", "finish": "sink_write"}
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One phase of a micro-batch, in nanoseconds since 1970."""
-
-    phase: Phase
-    began: int
-    ended: int
-
-    @property
-    def seconds(self) -> float:
-        return (self.ended - self.began) / 1e9
 
 
 class FlowMetrics:
@@ -67,10 +53,12 @@ class FlowMetrics:
     def phase(self, name: Phase) -> Iterator[None]:
         """Times the block; an error inside is counted for this phase."""
         self._phase, began = name, time.time_ns()
-        yield
         if name == "plan":
             self._timings.clear()
-        self._timings.append(Timing(name, began, time.time_ns()))
+        try:
+            yield
+        finally:
+            self._timings.append(Timing(name, began, time.time_ns()))
 
     def note_look(self, span: Span) -> None:
         """A look at the source went well; where it found nothing, all that there is was read."""
@@ -123,6 +111,8 @@ class FlowMetrics:
                 self._observe(metric.STAGE, "sink_write", value=timing.seconds)
         self._set(metric.ACTIVE, value=0)
         self._set_state("Running")
+        records = sum(one.records for one in slices)
+        self._to.trace(MicroBatch(self._attributes(records=records), timings))
 
     def _note_slice(self, one: SliceCounts, whole: float) -> None:
         self._read += one.records
@@ -143,7 +133,9 @@ class FlowMetrics:
 
     def note_error(self, error: DataflowError) -> None:
         """An attempt has ended with it, or a branch is suspended for it."""
-        self._timings, self._found = [], None
+        timings, self._timings, self._found = self._timings, [], None
+        if timings:
+            self._to.trace(MicroBatch(self._attributes(), timings, type(error).__name__))
         self._set(metric.ACTIVE, value=0)
         if isinstance(error, TakenOver):
             return  # another run drives the flow, and tells what becomes of it
@@ -159,6 +151,9 @@ class FlowMetrics:
             self._set(metric.POLL, *end, value=0)
         self._note_operation("sink_write" if self._phase == "finish" else "write", "error")
         self._set_state("Error")
+
+    def _attributes(self, **more: int) -> dict[str, str | int]:
+        return {"namespace": self._flow.namespace, "name": self._flow.name, **more}
 
     def _note_operation(self, operation: str, status: str) -> None:
         self._tried += 1

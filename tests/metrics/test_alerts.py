@@ -22,13 +22,16 @@ FLOW = {"namespace": "shop", "name": "orders"}
 AFTER = "70m"
 
 
+Series = dict[tuple[Metric, tuple[str, ...]], str]
+
+
 @dataclass(frozen=True)
 class Case:
     """What breaks, minute by minute in Prometheus' notation: `0+6x75` grows by 6, 75 times."""
 
     alert: str
-    broken: dict[tuple[Metric, tuple[str, ...]], str]
-    well: dict[tuple[Metric, tuple[str, ...]], str]
+    broken: Series
+    well: Series
 
 
 def _one(alert: str, of: Metric, labels: tuple[str, ...], broken: str, well: str) -> Case:
@@ -36,12 +39,12 @@ def _one(alert: str, of: Metric, labels: tuple[str, ...], broken: str, well: str
 
 
 def _share(alert: str, of: Metric, labels: tuple[str, ...]) -> Case:
-    read = {(metric.RECEIVED, ("kafka",)): "0+600x75"}
+    read: Series = {(metric.RECEIVED, ("kafka",)): "0+600x75"}
     return Case(alert, {**read, (of, labels): "0+12x75"}, {**read, (of, labels): "0+3x75"})
 
 
 def _slow(alert: str, of: Metric, well: float, broken: float) -> Case:
-    def seen(bound: float) -> dict[tuple[Metric, tuple[str, ...]], str]:
+    def seen(bound: float) -> Series:
         """Every message takes as long as this bucket says."""
         buckets = [*of.buckets, float("inf")]
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,14 @@ from dataflow_assets.metrics.declarations import (
 )
 from dataflow_assets.metrics.exposition import families
 from dataflow_assets.metrics.recorder import Recorder
-from dataflow_assets.metrics.store import STALE_SECONDS, MetricsStore, Sample, Series, store
+from dataflow_assets.metrics.store import (
+    KEPT_SECONDS,
+    STALE_SECONDS,
+    MetricsStore,
+    Sample,
+    Series,
+    store,
+)
 from tests.conftest import Topics
 from tests.drained import drained
 from tests.flows import manifest
@@ -94,6 +102,36 @@ def test_counters_go_on_where_an_earlier_process_has_come_to(tmp_path: Path) -> 
         process.flush()
         process.flush()
     assert [sample.value for sample in MetricsStore(tmp_path).read()] == [10.0]
+
+
+def test_a_gauge_that_stays_as_it_is_does_not_get_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Recorder(MetricsStore(tmp_path))
+    process.set(THROUGHPUT, *FLOW, value=3)
+    assert [_told(process, tmp_path, monkeypatch, at) for at in (0, 10, 21)] == [0, 0, 21]
+
+
+def test_what_nobody_has_touched_for_a_month_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, month = Recorder(MetricsStore(tmp_path)), KEPT_SECONDS
+    process.count(SENT, *FLOW, "kafka", "default")
+    process.flush()
+    now = time.time()
+    for later, left in ((month - 100, 1), (month + 100, 0)):
+        monkeypatch.setattr(time, "time", lambda: now + later)  # noqa: B023 - called at once
+        MetricsStore(tmp_path).tidy()
+        assert len(MetricsStore(tmp_path).read()) == left
+
+
+def _told(process: Recorder, folder: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> float:
+    """When the one gauge was written last, after a flush so many seconds from the beginning."""
+    monkeypatch.setattr(time, "time", lambda: 1e9 + at)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e6 + at)
+    process.flush()
+    (sample,) = MetricsStore(folder).read()
+    return at - sample.age
 
 
 def test_what_cannot_be_written_is_written_later(tmp_path: Path) -> None:
