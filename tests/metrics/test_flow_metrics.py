@@ -14,14 +14,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import devservers
 from dataflow_assets.cli.metrics import registry
+from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.metrics import recorder as recording
 from dataflow_assets.metrics.declarations import (
     BY_NAME,
+    FILES,
+    FRESHNESS,
+    LAG_RECORDS,
     METRICS,
+    PARTITION_RECORDS,
+    PARTITION_SECONDS,
     REJECTED,
+    RETAINED,
     SENT,
     STATUS,
     THROUGHPUT,
@@ -36,9 +43,12 @@ from dataflow_assets.metrics.store import (
     Series,
     store,
 )
+from dataflow_assets.runs.lag_metrics import lag_samples
+from tests import ROOT
 from tests.conftest import Topics
 from tests.drained import drained
 from tests.flows import manifest
+from tests.languages.tableflow.files import Bucket, Tableflow
 
 FLOW = ("default", "f")
 Samples = dict[str, dict[tuple[str, ...], float]]
@@ -93,6 +103,35 @@ def test_each_metric_is_set_by_flows_that_run_and_fail(
     theirs = (broken.namespace, broken.name)
     assert samples["dataflow_connector_connection_status"][*theirs, "postgresql", "sink"] == 0
     assert samples["dataflow_connector_connection_status"][*ours, "postgresql", "sink"] == 1
+
+
+def test_an_iceberg_table_has_its_files(
+    tmp_path: Path, kept: Path, kafka: devservers.Kafka, topic: Topics
+) -> None:
+    bucket = Bucket(f"file://{tmp_path}/lake")
+    file = Tableflow(tmp_path / "tableflow.yaml", kafka.bootstrap, topic(1), bucket)
+    flow = file.write()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    producer.produce(file.topic, b'{"id": 1}')
+    assert producer.flush(10) == 0
+    drained(flow)
+    (files,) = [one for one in MetricsStore(kept).read() if one.series.name == FILES.name]
+    labels = (flow.namespace, flow.name, flow.branches[0].id, file.name)
+    assert (files.series.labels, files.value) == (labels, 1)
+
+
+def test_a_lag_has_all_that_is_known_of_it_and_nothing_else() -> None:
+    flow = load(ROOT / "examples" / "kafka-to-iceberg.yaml").flows[0]
+    lag = Lag(5, None, {"0": 9, "wal": "0/1"}, held=7, partitions={"0": 2.5})
+    samples = lag_samples(flow, flow.branches[0], lag, {"0": 4})
+    found = {(metric.name, labels[2:]): value for metric, labels, value in samples}
+    assert found == {
+        (FRESHNESS.name, ()): 10.0,
+        (LAG_RECORDS.name, ()): 5,
+        (PARTITION_RECORDS.name, ("0",)): 5,
+        (PARTITION_SECONDS.name, ("0",)): 2.5,
+        (RETAINED.name, ()): 7,
+    }
 
 
 def test_counters_go_on_where_an_earlier_process_has_come_to(tmp_path: Path) -> None:
