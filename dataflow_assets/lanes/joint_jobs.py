@@ -14,7 +14,7 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.lanes.member import LaneMember
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
-from dataflow_assets.metrics.recorder import recorder
+from dataflow_assets.metrics.process import recorder
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import TaskReading
 from dataflow_assets.runs.news import Looks, OpenSource

@@ -16,19 +16,13 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from dataflow_assets.metrics.declarations import LANE_PROGRESS, Metric
 from dataflow_assets.metrics.health import Health
-from dataflow_assets.metrics.store import MetricsStore, Sample, Series, store
+from dataflow_assets.metrics.store import MetricsStore, Sample, Series
 
 FLUSH_SECONDS = 5.0
 TOUCH_SECONDS = 20.0  # between two writes of a gauge that stays as it is: it must not get stale
-_OTLP = (
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-)
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +62,7 @@ class Recorder:
         self._counted: dict[Series, float] = defaultdict(float)
         self._added: dict[Series, float] = defaultdict(float)
         self._gauges: dict[Series, float] = {}
-        self._told: dict[Series, float] = {}
+        self._written: dict[Series, float] = {}
         self._touched = float("-inf")
         """When all gauges were written last."""
         self._refreshed: dict[object, Callable[[], None]] = {}
@@ -128,12 +122,12 @@ class Recorder:
             with self._lock:
                 added, self._added = self._added, defaultdict(float)
                 gauges = dict(self._gauges)
-            now, told = time.monotonic(), self._told
+            now, before = time.monotonic(), self._written
             all_of_them = now - self._touched >= TOUCH_SECONDS
-            new = {s: at for s, at in gauges.items() if all_of_them or told.get(s) != at}
+            new = {s: at for s, at in gauges.items() if all_of_them or before.get(s) != at}
             try:
                 self._store.write(added, new)
-                self._told = gauges
+                self._written = gauges
                 self._touched = now if all_of_them else self._touched
             except (sqlite3.Error, OSError) as error:
                 log.warning("metrics could not be written, and are next time: %s", error)
@@ -159,27 +153,3 @@ class Recorder:
         ended = threading.Event()
         while not ended.wait(FLUSH_SECONDS):
             self.flush()
-
-
-def recorder() -> Recorder:
-    """That of this process; made by the first flow that runs in it."""
-    return _recorder_of(os.getpid())
-
-
-@cache
-def _recorder_of(process: int) -> Recorder:
-    del process
-    made = Recorder(store())
-    made.start()
-    if any(map(os.environ.get, _OTLP)) and os.environ.get("OTEL_SDK_DISABLED") != "true":
-        _export(made)
-    return made
-
-
-def _export(own: Recorder) -> None:
-    try:
-        from dataflow_assets.metrics import otlp  # an extra, which few need
-    except ImportError as error:
-        log.warning("nothing is exported to OpenTelemetry (%s): install the extra", error)
-        return
-    otlp.start(own)

@@ -18,7 +18,8 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from dataflow_assets.metrics.exposition import families
-from dataflow_assets.metrics.recorder import Recorder, recorder
+from dataflow_assets.metrics.process import recorder
+from dataflow_assets.metrics.recorder import Recorder
 
 ADDRESS = "DATAFLOW_HEALTH"
 PATHS = ("/readyz", "/livez", "/healthz")

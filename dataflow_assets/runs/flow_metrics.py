@@ -12,7 +12,8 @@ from dataflow_assets.errors import DataflowError, TakenOver
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.metrics import declarations as metric
 from dataflow_assets.metrics.declarations import Metric
-from dataflow_assets.metrics.recorder import MicroBatch, Recorder, Timing, recorder
+from dataflow_assets.metrics.process import recorder
+from dataflow_assets.metrics.recorder import MicroBatch, Recorder, Timing
 from dataflow_assets.micro_batch.results import SliceCounts
 from dataflow_assets.runs.lag_metrics import lag_samples
 from dataflow_assets.runs.request import Report

@@ -18,7 +18,7 @@ from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
-from dataflow_assets.metrics import recorder as recording
+from dataflow_assets.metrics import process
 from dataflow_assets.metrics.declarations import (
     BY_NAME,
     FILES,
@@ -59,10 +59,10 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A process that keeps its metrics in a folder."""
     folder = tmp_path / "kept"
     monkeypatch.setenv("DATAFLOW_METRICS", str(folder))
-    recording._recorder_of.cache_clear()
+    process._recorder_of.cache_clear()
     yield folder
-    recording.recorder().flush()
-    recording._recorder_of.cache_clear()
+    process.recorder().flush()
+    process._recorder_of.cache_clear()
 
 
 def test_each_metric_is_set_by_flows_that_run_and_fail(
@@ -148,7 +148,7 @@ def test_a_gauge_that_stays_as_it_is_does_not_get_stale(
 ) -> None:
     process = Recorder(MetricsStore(tmp_path))
     process.set(THROUGHPUT, *FLOW, value=3)
-    assert [_told(process, tmp_path, monkeypatch, at) for at in (0, 10, 21)] == [0, 0, 21]
+    assert [_time_of_write(process, tmp_path, monkeypatch, at) for at in (0, 10, 21)] == [0, 0, 21]
 
 
 def test_what_nobody_has_touched_for_a_month_goes(
@@ -164,7 +164,9 @@ def test_what_nobody_has_touched_for_a_month_goes(
         assert len(MetricsStore(tmp_path).read()) == left
 
 
-def _told(process: Recorder, folder: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> float:
+def _time_of_write(
+    process: Recorder, folder: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> float:
     """When the one gauge was written last, after a flush so many seconds from the beginning."""
     monkeypatch.setattr(time, "time", lambda: 1e9 + at)
     monkeypatch.setattr(time, "monotonic", lambda: 1e6 + at)

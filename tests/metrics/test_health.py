@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dataflow_assets.cli.metrics import health
-from dataflow_assets.metrics import recorder as recording
+from dataflow_assets.metrics import process
 from dataflow_assets.metrics.declarations import LANE_PROGRESS
 from dataflow_assets.metrics.health import TIMEOUT, Health
 from dataflow_assets.metrics.recorder import Recorder
@@ -25,9 +25,9 @@ STUCK = "stale: no pipeline progress"
 @pytest.fixture
 def own() -> Iterator[Recorder]:
     """The recorder of a process that has counted nothing yet."""
-    recording._recorder_of.cache_clear()
-    yield recording.recorder()
-    recording._recorder_of.cache_clear()
+    process._recorder_of.cache_clear()
+    yield process.recorder()
+    process._recorder_of.cache_clear()
 
 
 def test_a_process_is_ready_once_a_source_was_read_and_live_while_there_is_progress() -> None:

@@ -19,7 +19,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 _PROCESS = """
 from dataflow_assets.metrics.declarations import LAG_RECORDS, PROCESSING, SENT
-from dataflow_assets.metrics.recorder import MicroBatch, Timing, recorder
+from dataflow_assets.metrics.process import recorder
+from dataflow_assets.metrics.recorder import MicroBatch, Timing
 
 own, flow = recorder(), ("shop", "orders")
 own.count(SENT, *flow, "kafka", "default", by=3)
