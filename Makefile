@@ -90,8 +90,9 @@ chaos: setup-dev ## 200 kills and pauses that meet running work, over all sinks;
 test-all: setup-dev $(if $(shell command -v go),kube-apiserver promtool) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
 	$(BIN)/python -m tests.stress.whole_suite
 
-kube-apiserver: setup-dev ## A Kubernetes API server for tests, built with Go into .cache: a quarter of an hour, once
+kube-apiserver: setup-dev ## A Kubernetes API server and helm for tests, built with Go into .cache: twenty minutes, once
 	$(BIN)/python -m devservers.kubernetes
+	$(BIN)/python -m devservers.helm
 
 promtool: setup-dev ## Prometheus' tool that evaluates alert rules, for tests, built with Go into .cache: ten minutes, once
 	$(BIN)/python -m devservers.promtool

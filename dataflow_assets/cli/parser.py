@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dataflow_assets.cli import commands, previewing, values
+from dataflow_assets.cli import commands, kubernetes, previewing, values
 
 Add = Callable[..., argparse.ArgumentParser]
 
@@ -276,6 +276,7 @@ COMMANDS = {
     "status": _status,
     "metrics": _metrics,
     "reset": _reset,
+    "k8s": kubernetes.declare,
     "servers": _servers,
     "demo": _demo,
 }
