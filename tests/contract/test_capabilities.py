@@ -16,6 +16,7 @@ import dataflow_assets
 from dataflow_assets.contracts import (
     AddsColumns,
     ChecksTarget,
+    CountsFiles,
     CountsRows,
     NotesEnd,
     Sink,
@@ -33,7 +34,7 @@ from dataflow_assets.contracts import (
 )
 
 SOURCES = (capabilities, declared, looking, reading)
-TABLES: tuple[type, ...] = (ChecksTarget, AddsColumns, CountsRows)
+TABLES: tuple[type, ...] = (ChecksTarget, AddsColumns, CountsFiles, CountsRows)
 SESSIONS: tuple[type, ...] = (NotesEnd, TakesOver, StagesWithSpark)
 
 
