@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target
+from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target, utc_now
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Lookup, Secrets
 
@@ -84,6 +86,7 @@ class Flow:
     line: int = 1
     hash: str = ""
     suspended: bool = False
+    maintenance: MaintenanceWindow | None = None
     source_connection: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -102,6 +105,12 @@ class Flow:
         """The flow's name in Dagster; the namespace is left out where it is `default`."""
         space = "" if self.namespace == "default" else f"{self.namespace}__"
         return mangle(f"{space}{self.name}")
+
+    def pause_reason(self, at: datetime | None = None) -> str:
+        """Returns why it must not run at this time, or now; empty where it may."""
+        if self.suspended:
+            return f"suspended in its manifest ({self.file}:{self.line})"
+        return self.maintenance.reason(at or utc_now()) if self.maintenance else ""
 
     @property
     def owners(self) -> tuple[str, ...]:

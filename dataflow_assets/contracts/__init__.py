@@ -109,6 +109,7 @@ from dataflow_assets.contracts.sink import (
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
     ChecksTarget,
+    CountsFiles,
     CountsRows,
     PeeksTogether,
     StagesWithSpark,
@@ -173,6 +174,7 @@ __all__ = [
     "ChecksTarget",
     "Chunk",
     "Connector",
+    "CountsFiles",
     "CountsRows",
     "Cut",
     "Entries",

@@ -88,6 +88,18 @@ class CountsRows(ABC):
         """
 
 
+# runs/report.py
+class CountsFiles(ABC):
+    """Knows in how many files its table is."""
+
+    @abstractmethod
+    def file_count(self) -> int | None:
+        """The table's data files; None where that would cost something.
+
+        Called by the driver with each report.
+        """
+
+
 # runs/attempt.py
 class StagesWithSpark(ABC):
     """Needs Spark jobs of its own before it can publish."""

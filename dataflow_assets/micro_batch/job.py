@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
 from dataflow_assets.contracts.reading import SpanReader, SparkFrames
 from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.results import Result, encode
+from dataflow_assets.micro_batch.results import Result, SliceCounts, encode
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
 from dataflow_assets.micro_batch.tasks import JobDied, collect, span_reader, spare_worker
@@ -59,10 +59,11 @@ class Planned:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """The span as it was read, and the receipts by branch."""
+    """The span as it was read, the receipts by branch, and what tasks have counted by slice."""
 
     span: Span
     receipts: Mapping[str, Sequence[Receipt]]
+    counts: Sequence[SliceCounts] = ()
 
 
 def run(spark: SparkSession, planned: Planned) -> BatchOutcome:
@@ -234,7 +235,8 @@ def _outcome(work: Pass, results: Sequence[Result]) -> BatchOutcome:
         if result.note:
             _tell(result.note)
     cuts = dict(result.cut for result in results if result.cut)
-    return BatchOutcome(cut_short(work.span, cuts), receipts)
+    counts = [result.counts for result in results if result.counts]
+    return BatchOutcome(cut_short(work.span, cuts), receipts, counts)
 
 
 @lru_cache(maxsize=1_000)

@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 
 from dataflow_assets.contracts import (
+    CountsFiles,
     CountsRows,
     Lag,
     Positions,
     Rejects,
     SourceSession,
-    TargetTable,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
@@ -36,14 +36,12 @@ class Reporting:
 
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
         """Reports a commit just made, `seconds` after the one before."""
-        report = self._report(opened, seconds)
-        return replace(report, table_rows=_row_count(opened.session.table))
+        return self._report(opened, seconds)
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
         self._lags.pop(opened.branch.id, None)
         report = replace(self._report(opened, 0.0), last=True, reason=reason)
-        session = opened.session
-        return replace(report, schema=session.table.schema(), table_rows=_row_count(session.table))
+        return replace(report, schema=opened.session.table.schema())
 
     def judge(self) -> None:
         """Raises PermanentError when the run has rejected more than the flow allows."""
@@ -60,11 +58,18 @@ class Reporting:
 
     def _report(self, opened: OpenBranch, seconds: float) -> Report:
         branch, checkpoint = opened.branch, opened.session.checkpoint
+        table = opened.session.table
         delta = checkpoint.totals - self._progress.reported[branch.id]
         self._progress.reported[branch.id] = checkpoint.totals
         self._progress.totals += delta
         lag = _move(self._lag(branch, checkpoint.positions), checkpoint.positions)
-        return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
+        report = replace(
+            Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds),
+            table_rows=table.row_count() if isinstance(table, CountsRows) else None,
+            table_files=table.file_count() if isinstance(table, CountsFiles) else None,
+        )
+        self._progress.metrics.note_commit(report)
+        return report
 
     def _lag(self, branch: Branch, positions: Positions) -> Lag:
         """Asked for every few seconds only: the age of a record costs a read."""
@@ -74,10 +79,6 @@ class Reporting:
             lag = self._source.lag(positions)
             self._lags[branch.id] = (now, lag)
         return lag
-
-
-def _row_count(table: TargetTable) -> int | None:
-    return table.row_count() if isinstance(table, CountsRows) else None
 
 
 def _move(lag: Lag, positions: Positions) -> Lag:

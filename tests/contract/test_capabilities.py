@@ -16,6 +16,7 @@ import dataflow_assets
 from dataflow_assets.contracts import (
     AddsColumns,
     ChecksTarget,
+    CountsFiles,
     CountsRows,
     Sink,
     SinkSession,
@@ -43,7 +44,7 @@ from dataflow_assets.languages.promises import (
 
 SOURCES = (capabilities, declared, looking, reading)
 OF_LANGUAGES: tuple[type, ...] = (PreparesSpans, RewindsTargets, ChecksKeys, ListsOffsets)
-TABLES: tuple[type, ...] = (ChecksTarget, AddsColumns, CountsRows)
+TABLES: tuple[type, ...] = (ChecksTarget, AddsColumns, CountsFiles, CountsRows)
 SESSIONS: tuple[type, ...] = (NotesEnd, TakesOver, StagesWithSpark)
 
 

@@ -25,10 +25,11 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
 )
 from dataflow_assets.connectors.iceberg.table.commit import TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import write_target
-from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.table.snapshot import total_files, total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
     AddsColumns,
+    CountsFiles,
     CountsRows,
     Note,
     Receipt,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows):
+class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows, CountsFiles):
     """The table of one branch, and the commits that change its columns."""
 
     def __init__(self, sink: TableSinkOptions, checkpoint: CheckpointProperty) -> None:
@@ -83,6 +84,11 @@ class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows):
     def row_count(self) -> int | None:
         """Returns what the snapshot counts, where others left no deletes in files of their own."""
         return total_records(self._property.table) if self._property.committer else None
+
+    @override
+    def file_count(self) -> int | None:
+        """Returns what the snapshot counts."""
+        return total_files(self._property.table) if self._property.committer else None
 
     @override
     def create(self, sample: pa.Schema) -> None:
