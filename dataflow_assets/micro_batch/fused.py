@@ -23,18 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import (
-    Chunk,
-    MessageFormat,
-    OffsetSlice,
-    Receipt,
-    Slice,
-    Source,
-    Span,
-    Writer,
-)
+from dataflow_assets.contracts import Chunk, OffsetSlice, Receipt, Slice, Source, Span, Writer
 from dataflow_assets.contracts.reading import ConfirmsTopics
 from dataflow_assets.errors import DataflowError, PermanentError, blame
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch

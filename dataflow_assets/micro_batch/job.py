@@ -111,7 +111,21 @@ def _one_slice(span: Span) -> Span:
     if span.whole or not filled:
         return span
     chosen = random.choice(filled)  # noqa: S311 - so that each partition has its turn
-    return span.cut({one.partition: one.after for one in filled if one is not chosen})
+    return cut_short(span, {one.partition: one.after for one in filled if one is not chosen})
+
+
+def cut_short(span: Span, upto: Mapping[str, int]) -> Span:
+    """The span that was read, where tasks have stopped early.
+
+    `upto` has for each partition that ends earlier the offset before which it ends.
+    """
+    slices = (
+        replace(one, upto=upto[one.partition])
+        if isinstance(one, OffsetSlice) and one.partition in upto
+        else one
+        for one in span.slices
+    )
+    return replace(span, slices=tuple(slices)) if upto else span
 
 
 class TaskReading:
@@ -222,7 +236,7 @@ def _outcome(work: Pass, results: Sequence[Result]) -> BatchOutcome:
             _tell(result.note)
     cuts = dict(result.cut for result in results if result.cut)
     counts = [result.counts for result in results if result.counts]
-    return BatchOutcome(work.span.cut(cuts), receipts, counts)
+    return BatchOutcome(cut_short(work.span, cuts), receipts, counts)
 
 
 @lru_cache(maxsize=1_000)

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWithSpark, local_now
-from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
+from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog
 from dataflow_assets.errors import DataflowError, NewColumns, blame
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.promises import PreparesSpans
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
+from dataflow_assets.micro_batch.formatted import format_of
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from dataflow_assets.runs import new_columns
@@ -47,7 +49,7 @@ class RunAttempt:
         self._request = request
         self._progress, self._metrics = progress, progress.metrics
         self._stack = stack
-        self._format = self._flow.message_format()
+        self._format = format_of(flow)
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
         self._host = host

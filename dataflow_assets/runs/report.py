@@ -5,7 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dataflow_assets.contracts import CountsFiles, CountsRows, Lag, Positions, SourceSession
+from dataflow_assets.contracts import (
+    CountsFiles,
+    CountsRows,
+    Lag,
+    Positions,
+    Rejects,
+    SourceSession,
+)
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.rejected_share import too_many
@@ -44,8 +51,9 @@ class Reporting:
         if too_many(done.rejected, consumed, most):
             raise PermanentError(
                 f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
-                f"rejected, more than maxRejectedPercent {most:g}; they {policies.rejects.fate}. "
-                f"Fix the table, the steps or the producer, or raise the limit"
+                f"rejected, more than maxRejectedPercent {most:g}; they "
+                f"{fate_of(policies.rejects)}. Fix the table, the steps or the producer, "
+                "or raise the limit"
             )
 
     def _report(self, opened: OpenBranch, seconds: float) -> Report:
@@ -80,3 +88,15 @@ def _move(lag: Lag, positions: Positions) -> Lag:
         return lag
     records = sum(max(0, end - int(positions.get(p, end))) for p, end in ends.items())
     return replace(lag, records=records, seconds=lag.seconds if records else 0.0)
+
+
+def fate_of(rejects: Rejects) -> str:
+    """Returns what happens to rejected records: the end of a sentence about them."""
+    if rejects.way == "errors":
+        held = ", and the flow stops at them" if rejects.holds else ""
+        return f"are in the error sink {rejects.address}{held}"
+    return {
+        "table": "are kept in the table of rejected records",
+        "skip": "are skipped: the log names them",
+        "fail": "stop the flow",
+    }[rejects.way]

@@ -41,7 +41,7 @@ from dataflow_assets.contracts import (
     Ticket,
     refuse_shared,
 )
-from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.session import TransactionalSession, complete
 from dataflow_assets.sdk.sink.state import BranchState
 
@@ -109,7 +109,7 @@ class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows, CountsFiles):
         return self._property.committer is not None and total_records(self._property.table) != 0
 
 
-class IcebergCheckpoints(SpanCheckpointStore):
+class IcebergCheckpoints(CheckpointStore):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     system: ClassVar = "iceberg"
