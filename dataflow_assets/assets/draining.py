@@ -15,6 +15,7 @@ from dataflow_assets.assets.run_log import log_to_run
 from dataflow_assets.contracts import Checkpoint, Run
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request, Start
+from dataflow_assets.runs.run_result import ResultCounter, RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +74,7 @@ class Draining:
                 stopping.manifest_changed(self._flow),
             ),
         )
+        self._counter, self._stopped = ResultCounter(self._flow), ""
         self._reports = drain(self._flow, spark, request)
         self._first: list[Report] = []
 
@@ -108,6 +110,15 @@ class Draining:
         self._finish()
         return self._events.checkpoints()
 
+    def result(self) -> RunResult:
+        """Returns what triggers are told of the run, once it is over."""
+        return self._counter.result(self._context.run.run_id)
+
+    @property
+    def stopped(self) -> str:
+        """Why the run has ended before its end; also where that was asked for at the very end."""
+        return self._stopped or self._interrupts.reason() or ""
+
     def _finish(self) -> None:
         first, self._first = self._first, []
         for report in chain(first, self._reports):
@@ -115,11 +126,14 @@ class Draining:
                 due, branch = self._events.due(), report.branch.id
                 self._tell([node for node in due if node.branch.id == branch])
             self._events.take(report)
+            self._counter.add(report)
 
     def _reason(self) -> str | None:
         """Why to end between two micro-batches; being asked is also the time to tell what waits."""
         self._tell(self._events.due(idle=True))
-        return self._interrupts.reason() or self._looks()
+        reason = self._interrupts.reason() or self._looks()
+        self._stopped = self._stopped or reason or ""
+        return reason
 
     def _tell(self, nodes: Sequence[AssetNode]) -> None:
         """An event for what of these assets waits, if anything does."""

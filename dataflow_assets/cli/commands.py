@@ -65,14 +65,17 @@ def run(asked: Namespace) -> int:
     from dataflow_assets.spark.session import Spark, SparkSettings
 
     loaded = load(asked.paths)
-    flows = selection.to_run(loaded, asked.flow)
+    flows = selection.to_run(loaded, asked.flow, lane=bool(asked.seconds and not asked.until))
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
     outcomes: list[running.FlowOutcome] = []
     with show_log(shown.say, loaded.flows, asked.verbose), stop.listening():
         try:
             for event in running.run(flows, spark.session, _request(asked), stop):
-                shown.show(event)
+                if isinstance(event, running.TriggerLine):
+                    shown.say(event.text)
+                else:
+                    shown.show(event)
                 outcomes += [event] if isinstance(event, running.FlowOutcome) else []
         finally:
             shown.close(outcomes)

@@ -22,11 +22,15 @@ from types import FrameType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataflow_assets.contracts import Run, Totals
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Left
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Report, Request
+from dataflow_assets.runs.run_result import ResultCounter, RunResult
+from dataflow_assets.runs.triggers import TriggerHost, run_chain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +51,15 @@ class FlowOutcome:
     error: BaseException | None = None
 
 
-Event = Began | Report | FlowOutcome
+@dataclass(frozen=True)
+class TriggerLine:
+    """A line of output of one of the flow's triggers."""
+
+    text: str
+
+
+Shown = Began | Report | FlowOutcome
+Event = Shown | TriggerLine
 Item = TypeVar("Item")
 
 
@@ -153,7 +165,8 @@ def _drain(
     stop: Stop,
     put: Callable[[Event], None],
 ) -> None:
-    running = _Running(flow)
+    running, counter = _Running(flow), ResultCounter(flow)
+    host = TriggerHost(lambda line: put(TriggerLine(f"{flow.id}: {line}")), stop)
     if stop():
         put(running.outcome("stopped"))
         return
@@ -161,11 +174,26 @@ def _drain(
     try:
         for report in drain(flow, spark, request):
             running.add(report)
+            counter.add(report)
             put(report)
+        if flow.schedule is not None:
+            run_chain(flow, flow.schedule.triggers, counter.result(request.run.id), host)
     except BaseException as error:  # noqa: BLE001 (told to whoever asked for the run)
+        _after_failure(flow, request.run, error, host)
         put(running.outcome("failed", error))
     else:
         put(running.outcome("stopped" if stop() else "done"))
+
+
+def _after_failure(flow: Flow, run: Run, error: BaseException, host: TriggerHost) -> None:
+    """The triggers of a failure; one of them that fails is told, and hides nothing."""
+    if flow.schedule is None:
+        return
+    result = RunResult(flow.id, run.id, "failure", error=mask(str(error), [flow]))
+    try:
+        run_chain(flow, flow.schedule.on_failure, result, host)
+    except DataflowError as failure:
+        host.say(str(failure))
 
 
 class _Running:

@@ -14,6 +14,8 @@ from dataflow_assets.errors.likely_names import did_you_mean
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import Loaded
 
+_SCHEDULED = "its schedule drives it, and no lane does; without --for it is drained once"
+
 
 def select(loaded: Loaded, names: Iterable[str]) -> list[Flow]:
     """The flows of these names; raises PermanentError that lists what there is."""
@@ -37,8 +39,11 @@ def _unknown_flow(loaded: Loaded, name: str) -> str:
     return f"no flow {name}{suggestion or '.'} There is: {', '.join(ids) or 'none'}{hidden}"
 
 
-def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
-    """The chosen flows, or all that are not suspended. Findings elsewhere are only told."""
+def to_run(loaded: Loaded, names: list[str], *, lane: bool = False) -> list[Flow]:
+    """The chosen flows, or all that are not suspended. Findings elsewhere are only told.
+
+    `lane`: those that a lane may drive.
+    """
     if names:
         flows = select(loaded, names)
         say_findings(loaded)
@@ -46,6 +51,8 @@ def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
             raise PermanentError(
                 f"{', '.join(held)}: suspended by the manifest, so it must not run"
             )
+        if scheduled := [flow.id for flow in flows if lane and flow.schedule]:
+            raise PermanentError(f"{', '.join(scheduled)}: {_SCHEDULED}")
         return flows
     say_findings(loaded)
     if not loaded.flows:
@@ -53,7 +60,9 @@ def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
     for flow in loaded.flows:
         if flow.suspended:
             err(f"{flow.id}: left out: suspended by the manifest")
-    return [flow for flow in loaded.flows if not flow.suspended]
+        elif lane and flow.schedule:
+            err(f"{flow.id}: left out: {_SCHEDULED}")
+    return [one for one in loaded.flows if not (one.suspended or (lane and one.schedule))]
 
 
 def say_findings(loaded: Loaded) -> None:
