@@ -70,7 +70,7 @@ class Result:
         return [one.body for one in self.out]
 
     @property
-    def filtered(self) -> bool:
+    def is_filtered(self) -> bool:
         """True where a step dropped the record."""
         return not self.out and self.rejected is None
 

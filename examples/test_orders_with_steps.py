@@ -24,7 +24,7 @@ def test_an_order_gets_the_columns_of_its_table() -> None:
 
 
 def test_a_draft_is_dropped() -> None:
-    assert run({"orderId": "1", "draft": True}).filtered
+    assert run({"orderId": "1", "draft": True}).is_filtered
 
 
 def test_a_cancelled_order_takes_its_route() -> None:

@@ -154,7 +154,7 @@ class _Json(_Display):
         out(json.dumps({"outcome": outcome, "error": error, **self._figures(done)}))
 
     def _figures(self, done: Replayed) -> dict[str, Any]:
-        counts = {"entries": done.entries, "rows": done.rows, "rejected": done.rejected}
+        counts = {"entries": done.entries, "rows": done.rows, "rejected": done.rejected_again}
         return {"flow": self._flow.id, **counts}
 
 

@@ -45,11 +45,11 @@ Who calls what when, in the order of a run:
 | `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
 | `AdaptsToBranches.for_branches` | whoever loads manifests | once |
 | `Source.traits` | whoever loads manifests; sensors; the driver; tasks | each time |
-| `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
-| `open_together`, `peek_together` | the same, of equal `shared` | with each look |
+| `Connector.connection_group` | a look at many flows; a task that reads many slices | each time |
+| `open_together`, `peek_together` | the same, of equal `connection_group` | with each look |
 | `EndsOfMany.ends_together` | the same, while flows are idle | every second or so |
 | `LagsOfMany.lags_together` | `dataflow status`, the lag sensor | with each look |
-| `Entries.pending`, `replayed` | a replay, on the driver | before its rows, after their commit |
+| `Entries.pending`, `mark_replayed` | a replay, on the driver | before, after the commit of rows |
 """
 
 from dataflow_assets.contracts.checkpoint import (
@@ -116,7 +116,7 @@ from dataflow_assets.contracts.schema import (
     element_of,
     kind_of,
     metadata_column,
-    reserved,
+    system_name,
     written_name,
 )
 from dataflow_assets.contracts.sink import (
@@ -273,8 +273,8 @@ __all__ = [
     "part_of",
     "place_of",
     "refuse_shared",
-    "reserved",
     "shape_of",
+    "system_name",
     "utc_now",
     "written_name",
 ]

@@ -67,7 +67,7 @@ class RenewsParts(ReplansParts):
     """A session whose parts may be replaced by those of a later state."""
 
     @abstractmethod
-    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+    def renew(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """Replacement borders for a branch that upserts, where storing a row twice is harmless.
 
         Called where `smaller` raises Outdated: parts of a later state will do, if what follows the

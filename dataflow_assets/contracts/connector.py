@@ -83,8 +83,8 @@ class Connector(Spec):
         return iter(())
 
     @property
-    def shared(self) -> Hashable:
-        """What ends have in common that are asked together: one connection serves all of them.
+    def connection_group(self) -> Hashable:
+        """Ends with equal values of this are asked together: one connection serves all of them.
 
         Read on the driver and, of sources, inside tasks, with all secrets in place; it may hold
         them and is never shown.

@@ -123,7 +123,7 @@ class Entries(ABC):
         """
 
     @abstractmethod
-    def replayed(self, entries: Sequence[Entry]) -> None:
+    def mark_replayed(self, entries: Sequence[Entry]) -> None:
         """Notes that these entries have been replayed; may be repeated.
 
         Called by a replay after the commit of their rows. An entry that has been rejected again
@@ -177,7 +177,7 @@ class ErrorSink(Connector):
         """
 
     @abstractmethod
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         """The records that were rejected beside this sink (`onRejected: table`).
 
         Called by a replay, on the driver.

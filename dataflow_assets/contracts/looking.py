@@ -45,7 +45,7 @@ class OpensMany(ABC):
     @classmethod
     @abstractmethod
     def open_together(cls, sources: Mapping[str, Self]) -> dict[str, SourceSession | DataflowError]:
-        """Connects to many of equal `shared`, for a look at all of them.
+        """Connects to many of equal `connection_group`, for a look at all of them.
 
         Called by whoever looks at many flows. The sessions may share a connection: one thread at a
         time uses any of them.
@@ -66,7 +66,7 @@ class EndsOfMany(ABC):
     @classmethod
     @abstractmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        """The ends of many sources of equal `Source.shared`, asked at once.
+        """The ends of many sources of equal `Source.connection_group`, asked at once.
 
         Called by whoever looks at many flows, every second or so: it must be cheap.
 
@@ -88,7 +88,7 @@ class LagsOfMany(ABC):
     def lags_together(
         cls, asked: Sequence[tuple[Self, Positions | None]]
     ) -> list[Lag | DataflowError]:
-        """Returns how far many branches are behind, of sources of equal `Source.shared`.
+        """Returns how far many branches are behind, of sources of equal `Source.connection_group`.
 
         Called by `dataflow status` and by the lag sensor.
 

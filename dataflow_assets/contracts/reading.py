@@ -202,9 +202,9 @@ class ReadsMessages(ABC):
     ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
         """Reads slices of several sources at once, be they of one flow or of many.
 
-        Called inside a task once for all slices of sources of this class whose `shared` is
-        equal, and by the driver for the sample of a table that is still to be made; only where
-        `ChoosesReader.reader` of their spans was not `spark`.
+        Called inside a task once for all slices of sources of this class whose
+        `connection_group` is equal, and by the driver for the sample of a table that is still to
+        be made; only where `ChoosesReader.reader` of their spans was not `spark`.
 
         Args:
             asked: at least one; the same partition of the same topic may be asked for twice, by two

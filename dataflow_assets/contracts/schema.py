@@ -13,7 +13,7 @@ from dataflow_assets.errors import PermanentError
 _RESERVED = "\0"
 
 
-def reserved(name: str) -> str:
+def system_name(name: str) -> str:
     """The name of a column of ours, which no column of users can have.
 
     Called where columns are put beside those of a table. It begins with the character NUL, and a
@@ -28,7 +28,7 @@ def checked_name(name: str) -> str:
     Called by the connectors whose servers allow every name, where they make Arrow's columns.
 
     Raises:
-        PermanentError: it is one of those that `reserved` makes.
+        PermanentError: it is one of those that `system_name` makes.
     """
     if name.startswith(_RESERVED):
         raise PermanentError(
@@ -44,19 +44,19 @@ def written_name(name: str) -> str:
 
 
 # Columns that travel beside the sink's own in every batch.
-OFFSET = reserved("offset")  # int64: the record's offset, or its ordinal in a part; ascending
-N = reserved("n")  # int32, optional: index of the row within its record
-OP = reserved("op")  # int8, optional: INSERT, UPDATE or DELETE; without it all rows are inserts
+OFFSET = system_name("offset")  # int64: the record's offset, or its ordinal in a part; ascending
+N = system_name("n")  # int32, optional: index of the row within its record
+OP = system_name("op")  # int8, optional: INSERT, UPDATE or DELETE; without it all rows are inserts
 # binary, optional: bit i (little-endian) set: column i of the batch's own was not in the record
-ABSENT = reserved("absent")
+ABSENT = system_name("absent")
 # string, optional, beside entries: why one was refused before it got here; else null
-REFUSED_ROW = reserved("refused")
+REFUSED_ROW = system_name("refused")
 SOURCE = "source"  # the stage of what was refused so: only what is left of it can be kept
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # string, optional, beside those in the chunks of a sink that replaces whole rows: why the source
 # does not know some values of the row, which a change has left as they were; null: it knows all
-UNKNOWN = reserved("unknown")
+UNKNOWN = system_name("unknown")
 
 
 class Note(bytes, Enum):
@@ -151,7 +151,9 @@ def metadata_column(
         kind: of its values.
         marks: what else the column's own metadata says, such as its Kind.
     """
-    return pa.field(reserved(name), kind, metadata={**(marks or {}), Note.METADATA: name.encode()})
+    return pa.field(
+        system_name(name), kind, metadata={**(marks or {}), Note.METADATA: name.encode()}
+    )
 
 
 HEADER_LIST = "header-list"

@@ -186,7 +186,7 @@ class PeeksTogether(Sink):
     def peek_together(
         cls, asked: Sequence[tuple[Self, Target]]
     ) -> list[Checkpoint | DataflowError | None]:
-        """The stored checkpoints of many branches whose sinks have an equal `shared`.
+        """The stored checkpoints of many branches whose sinks have an equal `connection_group`.
 
         Called by whoever looks at many flows.
 

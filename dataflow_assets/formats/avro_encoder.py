@@ -90,10 +90,10 @@ class AvroEncoder:
 
             self._named[name] = take
             for one in resolved["fields"]:
-                fields[one["name"]] = self._taker(one["type"], exact=exact), self._absent(one)
+                fields[one["name"]] = self._taker(one["type"], exact=exact), self._default(one)
         return self._named[name]
 
-    def _absent(self, field: Mapping[str, Any]) -> Any:
+    def _default(self, field: Mapping[str, Any]) -> Any:
         if "default" in field:
             return field_default(self._schema, field, _choose)
         resolved = self._schema.resolve(field["type"])

@@ -43,7 +43,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     refused: Refused = {}
     no_nul = Note.NO_NUL.marks(schema)
     arrays = []
-    absent = _absent(batch, list(fields), schema)
+    absent = _absent_cells(batch, list(fields), schema)
     for index, field in enumerate(schema):
         array, unfit = _column(batch, fields.get(field.name), field, no_nul=no_nul)
         arrays.append(array)
@@ -118,7 +118,9 @@ def new_columns(
     )
 
 
-def _absent(batch: pa.RecordBatch, given: list[str], schema: pa.Schema) -> npt.NDArray[np.bool_]:
+def _absent_cells(
+    batch: pa.RecordBatch, given: list[str], schema: pa.Schema
+) -> npt.NDArray[np.bool_]:
     missing = np.array([field.name not in given for field in schema], np.bool_)
     absent = np.tile(missing, (batch.num_rows, 1))
     if ABSENT not in batch.schema.names or not batch.num_rows:

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS, Kind, Note, kind_of, reserved
+from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS, Kind, Note, kind_of, system_name
 from dataflow_assets.formats.iso_forms import DAY
 from dataflow_assets.records.record import exact_json, parse
 
@@ -58,10 +58,12 @@ def objects(batch: pa.RecordBatch) -> list[bytes]:
     if ABSENT not in batch.schema.names:
         return [exact_json(dict(zip(names, row, strict=True))) for row in rows]
     masks = batch.column(ABSENT).to_pylist()
-    return [exact_json(_present(names, row, mask)) for row, mask in zip(rows, masks, strict=True)]
+    return [
+        exact_json(_present_values(names, row, mask)) for row, mask in zip(rows, masks, strict=True)
+    ]
 
 
-def _present(names: Sequence[str], row: Sequence[Any], mask: bytes | None) -> dict[str, Any]:
+def _present_values(names: Sequence[str], row: Sequence[Any], mask: bytes | None) -> dict[str, Any]:
     absent = int.from_bytes(mask or b"", "little")
     pairs = enumerate(zip(names, row, strict=True))
     return {name: value for at, (name, value) in pairs if not absent >> at & 1}
@@ -75,7 +77,7 @@ def unfit_column(values: Mapping[int, Mapping[str, Any]], rows: int) -> tuple[pa
         rows: how many the batch has.
     """
     texts = [exact_json(values[row]) if row in values else None for row in range(rows)]
-    field = pa.field(reserved("unfit"), pa.binary(), metadata={Note.UNFIT: b"1"})
+    field = pa.field(system_name("unfit"), pa.binary(), metadata={Note.UNFIT: b"1"})
     return field, pa.array(texts, pa.binary())
 
 

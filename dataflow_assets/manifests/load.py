@@ -28,7 +28,12 @@ from dataflow_assets.manifests.file_reading import FileReading, read_file
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.kubernetes import SecretDocument
 from dataflow_assets.manifests.neighbours import clashes, cycles
-from dataflow_assets.manifests.secret_refs import absent, absent_files, foreign, missing_keys
+from dataflow_assets.manifests.secret_refs import (
+    absent_files,
+    absent_secrets,
+    foreign,
+    missing_keys,
+)
 from dataflow_assets.secrets import Secrets
 
 AnyPath = str | os.PathLike[str]
@@ -130,7 +135,7 @@ def _assemble(
     hints = [hint for file in read for hint in file.hints]
     hints += [hint for reading in readings for hint in reading.hints]
     hints += [
-        *absent(flows, documents),
+        *absent_secrets(flows, documents),
         *absent_files(flows),
         *names.unused_entries(own),
         *cycles(flows),

@@ -35,7 +35,7 @@ def missing_keys(
 ) -> Iterator[tuple[Document, Finding]]:
     """A finding for every reference to a key that its Secret does not have, or not as text.
 
-    A Secret that is not there at all is no mistake, see `absent`.
+    A Secret that is not there at all is no mistake, see `absent_secrets`.
     """
     for flow, document in flows:
         for path, ref in _of_secrets(flow):
@@ -64,7 +64,7 @@ def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
                 yield document, document.finding(path, problem)
 
 
-def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
+def absent_secrets(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
     """A note for every Secret that is nowhere yet; it may be there where the flow will run."""
     if cluster.inside():
         return  # whether its API has them is found out by those who use them

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import DELETE, INSERT, OP, Note, reserved
+from dataflow_assets.contracts import DELETE, INSERT, OP, Note, system_name
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.records.decoding import decode_json
 
 _FIELDS = (
     pa.field(OP, pa.int8()),
-    pa.field(reserved("unlogged"), pa.string(), metadata={Note.LACKS: b"1"}),
+    pa.field(system_name("unlogged"), pa.string(), metadata={Note.LACKS: b"1"}),
 )
 
 

@@ -37,7 +37,7 @@ def read_together(
     for n, index in ((n, index) for n, indexes in shares for index in indexes):
         source = works[n].source
         try:
-            shared = source.shared
+            shared = source.connection_group
         except DataflowError as error:
             yield n, index, _failing(error)
             continue

@@ -85,10 +85,10 @@ class _Fed:
     work: Work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from self.work(_input(batches))
+        yield from self.work(_input_rows(batches))
 
 
-def _input(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _input_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except (pa.ArrowException, ValueError) as error:

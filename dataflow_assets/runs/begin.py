@@ -74,7 +74,7 @@ def _cut(left: Sequence[PartSlice], source: SourceSession, limit: Limit, *, upse
         except Outdated:
             if renews is None or not upserts:
                 raise
-            borders[part] = renews.renewed(part, limit)
+            borders[part] = renews.renew(part, limit)
             gone.add(part)
     return Cut(
         borders, frozenset(gone), {part: renews.upto(part) for part in left} if renews else {}

@@ -43,7 +43,7 @@ def _group_of(end: Source | Sink) -> Hashable:
     everybody who is looked at: of a whole lane.
     """
     try:
-        return end.shared
+        return end.connection_group
     except Exception:  # noqa: BLE001 - told where it is asked by itself
         return id(end)
 
@@ -83,7 +83,7 @@ class Question(Generic[Key, Answer]):
             return self._all_silent(silence)
 
     def _all_silent(self, seconds: float) -> Mapping[Key, Answer | DataflowError]:
-        return {key: _silent(end, seconds) for key, end in self._ends.items()}
+        return {key: _no_answer(end, seconds) for key, end in self._ends.items()}
 
     def _run(self) -> None:
         if self._knock is not None:
@@ -99,7 +99,7 @@ class Question(Generic[Key, Answer]):
         self.answer.set_result(answers)
 
 
-def _silent(end: Source | Sink, silence: float) -> TransientError:
+def _no_answer(end: Source | Sink, silence: float) -> TransientError:
     servers = ", ".join(one for one in end.spellings() if isinstance(one, str))
     name = f"{end.address()} ({servers})" if servers else f"{end.address()}"
     return TransientError(

@@ -68,7 +68,7 @@ class Replayed:
         return sum(totals.rows for totals in self.branches.values())
 
     @property
-    def rejected(self) -> int:
+    def rejected_again(self) -> int:
         """Rejected again: entries of their next attempt."""
         return sum(totals.rejected for totals in self.branches.values())
 
@@ -84,9 +84,10 @@ class Replayed:
         if not self.entries:
             return "nothing to replay: no rejected record waits"
         several = f"{self.entries:,} rejected record{'' if self.entries == 1 else 's'}"
-        silent = self.entries - self.rows - self.rejected
+        again = self.rejected_again
+        silent = self.entries - self.rows - again
         rest = f", {silent:,} without a row (filtered, or replayed before)" if silent > 0 else ""
-        return f"{several} replayed: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
+        return f"{several} replayed: {self.rows:,} stored, {again:,} rejected again{rest}"
 
 
 def moment(text: str) -> datetime:
@@ -163,7 +164,7 @@ def _stores(flow: Flow) -> list[Entries]:
         )
     if rejects.sink is not None:
         return [rejects.sink.error_store()]
-    return [branch.sink.rejected() for branch in flow.branches]
+    return [branch.sink.rejected_entries() for branch in flow.branches]
 
 
 def _of_branches(flow: Flow, entries: Sequence[Entry]) -> list[Entry]:

@@ -65,7 +65,7 @@ class Waiting:
         """Says in their stores that these have had their replay."""
         for store, entries_of_store in self.found:
             if mine := [one for one in entries if one.id in entries_of_store]:
-                store.replayed(mine)
+                store.mark_replayed(mine)
 
     def drop_superseded(self) -> None:
         """Notes those whose records a rewound flow has rejected once more: these wait instead."""

@@ -99,7 +99,7 @@ def _resolve(flow: Flow) -> Flow:
     """With its secrets in place: it must be known by them which servers are to be asked."""
     resolved = flow.resolve()
     for end in (resolved.source, *(branch.sink for branch in resolved.branches)):
-        hash(end.shared)
+        hash(end.connection_group)
     return resolved
 
 

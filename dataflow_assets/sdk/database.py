@@ -55,7 +55,7 @@ class NamedTable(Connector):
         """True where something else says what is meant."""
         return False
 
-    def named(self) -> tuple[str | None, str]:
+    def address_name(self) -> tuple[str | None, str]:
         """Schema and name in the address: the same before and after secrets are resolved."""
         if self.table_secret_ref:
             return None, slugify(f"{self.table_secret_ref.name}_{self.table_secret_ref.key}")
@@ -198,7 +198,7 @@ class DatabaseTable(Database, NamedTable):
 
     @override
     def address(self) -> Address:
-        return Address(self.type, self.connection_name, *self.named())
+        return Address(self.type, self.connection_name, *self.address_name())
 
 
 def split(table: str, quotes: str = '"') -> tuple[str, str]:

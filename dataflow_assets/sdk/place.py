@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.contracts import ONE_ROW, ROWS, Note, reserved
+from dataflow_assets.contracts import ONE_ROW, ROWS, Note, system_name
 
 
 def with_place(batch: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
@@ -64,5 +64,5 @@ def _with(
     batch: pa.RecordBatch, arrays: list[pa.Array], fields: list[pa.Field], kind: bytes
 ) -> pa.RecordBatch:
     column = pa.StructArray.from_arrays(arrays, fields=fields)
-    place = pa.field(reserved("place"), column.type, metadata={Note.PLACE: kind})
+    place = pa.field(system_name("place"), column.type, metadata={Note.PLACE: kind})
     return batch.append_column(place, column)

@@ -170,14 +170,14 @@ def _writer(field: pa.Field) -> Write:
     def as_json(value: Any) -> Any:
         if value.__class__ is NotJson:
             raise RejectedRecord("encode", f"the body is not JSON, which column {field.name} needs")
-        return _present(value)
+        return _require(value)
 
     def as_text(value: Any) -> str:
         if value.__class__ is NotJson:
             return (value.raw or b"").decode()
-        return encode(_present(value)).decode()
+        return encode(_require(value)).decode()
 
-    def _present(value: Any) -> Any:
+    def _require(value: Any) -> Any:
         if value is None:
             raise RejectedRecord("encode", f"nothing to store: null in column {field.name}")
         return value

@@ -257,9 +257,9 @@ def stage(
     """
     from pyspark.errors import PySparkException
 
-    marked = _Marked(put, attempt_column(frame.columns))
+    marked_rows = _Marked(put, attempt_column(frame.columns))
     try:
-        done = map_batches(frame, marked, "attempt string, rows bigint").toArrow()
+        done = map_batches(frame, marked_rows, "attempt string, rows bigint").toArrow()
     except PySparkException as error:
         raise task_failure(error) from error
     return done.column("attempt").to_pylist(), sum(done.column("rows").to_pylist())
@@ -273,11 +273,11 @@ class _Marked:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt, counts = uuid.uuid4().hex, [0]
 
-        def marked() -> Iterator[pa.RecordBatch]:
+        def marked_rows() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 if rows := batch.num_rows:
                     counts.append(rows)
                     yield batch.append_column(self.mark, pa.array([attempt] * rows))
 
-        self.put(marked())
+        self.put(marked_rows())
         yield pa.record_batch([[attempt], [sum(counts)]], _STAGED)

@@ -57,7 +57,7 @@ def test_a_rejected_record_names_the_step_and_its_reason(tmp_path: Path) -> None
     found = steps_of(manifest(tmp_path, CAST))({"a": "x"})
     reason = "a: must be a whole number of 64 bits"
     assert found == Result(rejected=Rejected(1, "cast", reason))
-    assert not found.filtered
+    assert not found.is_filtered
 
 
 def test_json_that_cannot_be_kept_is_rejected_before_the_steps(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_filtered(tmp_path: Path) -> None:
     run = steps_of(manifest(tmp_path, "[{type: filter, config: {condition: $.a}}]"))
     assert run({"a": 1}) == Result((Out({"a": 1}),))
     assert run({"a": 0}) == Result()
-    assert run({"a": 0}).filtered
+    assert run({"a": 0}).is_filtered
 
 
 def test_several_records_and_their_routes(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_several_records_and_their_routes(tmp_path: Path) -> None:
 def test_calls_are_the_records_of_one_micro_batch(tmp_path: Path) -> None:
     path = manifest(tmp_path, "[{type: dedupe, config: {key: [id]}}]")
     run = steps_of(path)
-    assert [run({"id": n}).filtered for n in (1, 2, 1)] == [False, False, True]
-    assert not steps_of(path)({"id": 1}).filtered
+    assert [run({"id": n}).is_filtered for n in (1, 2, 1)] == [False, False, True]
+    assert not steps_of(path)({"id": 1}).is_filtered
 
 
 def test_one_of_several_flows(tmp_path: Path) -> None:

@@ -458,7 +458,7 @@ def test_what_a_sink_refuses_is_replayed_with_its_metadata(topic: Branched, whic
     flow = replace(topic.flow(), branches=branches, policies=policies)
     list(drain(flow, lambda: topic.engine, Request(run=Run())))
     (again,) = replay(flow, lambda: topic.engine, Run())
-    assert (again.entries, again.rows, again.rejected) == (1, 0, 1)
+    assert (again.entries, again.rows, again.rejected_again) == (1, 0, 1)
     found = [json.loads(body) for (body,) in topic.store.query("select body from errors")]
     told = {one["error"]["attempt"]: one["error"]["metadata"] for one in found}
     assert [told[n]["key"] for n in (1, 2)] == ["here", "here"]
@@ -466,5 +466,5 @@ def test_what_a_sink_refuses_is_replayed_with_its_metadata(topic: Branched, whic
     mended = sink.model_copy(update={"allowed": frozenset([-1])})
     flow = replace(flow, branches=(flow.branches[0], replace(flow.branches[1], sink=mended)))
     (done,) = replay(flow, lambda: topic.engine, Run())
-    assert (done.entries, done.rows, done.rejected) == (1, 1, 0)
+    assert (done.entries, done.rows, done.rejected_again) == (1, 1, 0)
     assert topic.rows(sink.address().name) == [-1]

@@ -189,6 +189,28 @@ def test_a_part_whose_commit_the_target_has_lost_is_read_again(parts: Driving) -
     assert parts.sink.rows() == numbered(0, 9)
 
 
+@pytest.mark.parametrize("sink", ["memory-slice"], indirect=True)
+def test_records_whose_commit_the_target_has_lost_are_read_again(offsets: Driving) -> None:
+    """No gap is stepped over that a task has stored rows in."""
+    sink = offsets.branch.sink
+    assert isinstance(sink, MemorySliceSink)
+    with offsets.begun() as (session, span):
+        store, table = Store(sink.store), "select * from checkpoints"
+        before = store.query(table)
+        receipts = offsets.read(session.ticket(), span)
+        store.query("delete from rows")
+        with store.transaction() as connection:
+            connection.executemany("insert or replace into checkpoints values (?, ?, ?)", before)
+        with pytest.raises(
+            TransientError, match="has lost what was committed of partition 0 from 0 to 5"
+        ):
+            offsets.finish(session, span, receipts)
+    with offsets.open() as session:
+        offsets.micro_batch(session, offsets.plan(session))
+        assert session.checkpoint.positions == {"0": 5, "1": 5}
+    assert offsets.sink.rows() == numbered(1, 11)
+
+
 def test_a_span_that_was_abandoned_is_planned_again(parts: Driving) -> None:
     """What was begun of it can store nothing any more, also where a run was killed in between."""
     with parts.begun(Limit(6)) as (_, span):

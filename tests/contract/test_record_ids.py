@@ -76,7 +76,7 @@ class Naming:
 
     def waiting(self) -> list[Entry]:
         flow, sink = self.flow(), self.way.sink
-        kept = sink.error_store() if sink else flow.branches[0].sink.rejected()
+        kept = sink.error_store() if sink else flow.branches[0].sink.rejected_entries()
         return kept.pending(flow.id, None, 1_000)
 
     def replay(self) -> int:

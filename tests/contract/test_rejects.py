@@ -188,7 +188,7 @@ def test_a_replay_puts_entries_back_once(case: Rejecting) -> None:
     case.drain(rejects)
     _mended(case, [-1])
     done = case.replay(rejects)
-    assert [(one.entries, one.rows, one.rejected) for one in done] == [(2, 1, 1)]
+    assert [(one.entries, one.rows, one.rejected_again) for one in done] == [(2, 1, 1)]
     assert case.rows() == [-1, *range(1, 20)]
     again = next(one for one in case.stored() if one["error"]["attempt"] == 2)
     assert again["original_message"]["id"] == -2
@@ -237,12 +237,12 @@ def test_rows_of_one_entry_that_are_rejected_again_are_entries_of_their_own(
     list(drain(failing, lambda: case.engine, Request(run=Run())))
     mended = replace(flow, transformations=(flatten,))
     (again,) = replay(mended, lambda: case.engine, Run())
-    assert (again.entries, again.rows, again.rejected) == (1, 1, 2)
+    assert (again.entries, again.rows, again.rejected_again) == (1, 1, 2)
     ends = sorted(one["error"]["id"].partition("#")[2] for one in case.stored())
     assert ends == ["", "attempt-2", "attempt-2.2"]
     assert [one["error"]["attempt"] for one in case.stored()] == [1, 2, 2]
     _mended(case, [-1, -2])
     flow = replace(case.flow(Rejects("errors", case.errors)), transformations=(flatten,))
     (done,) = replay(flow, lambda: case.engine, Run())
-    assert (done.entries, done.rows, done.rejected) == (2, 2, 0)
+    assert (done.entries, done.rows, done.rejected_again) == (2, 2, 0)
     assert case.rows() == [-2, -1, 7]

@@ -65,18 +65,18 @@ def test_an_error_sink_tells_readings_apart(kind: str, request: pytest.FixtureRe
     store.store([record(0), record(0, offset=2)])
     first, second = store.pending("ns/f", None, 10)
     assert (first.reading, second.reading) == (0, 0)
-    store.replayed([first])
+    store.mark_replayed([first])
     assert store.pending("ns/f", None, 10) == [second]
     store.store([record(5)])
     (again,) = [one for one in store.pending("ns/f", None, 10) if one.id == first.id]
     assert (again.reading, again.body) == (5, first.body)
-    store.replayed([first, second])  # as a replay does that has begun before the rewind
+    store.mark_replayed([first, second])  # as a replay does that has begun before the rewind
     assert store.pending("ns/f", None, 10) == [again]
     store.store([record(5)])
     assert store.pending("ns/f", None, 10) == [again]
-    store.replayed([again])
+    store.mark_replayed([again])
     assert store.pending("ns/f", None, 10) == []
-    store.replayed([first])
+    store.mark_replayed([first])
     assert store.pending("ns/f", None, 10) == []
     if kind not in {"lake", "nessie"}:  # where the row is gone, the replay's checkpoint knows
         store.store([record(5)])
@@ -130,7 +130,7 @@ def test_a_table_of_other_columns_does_so_too(
     store = errors.declare().error_store()
     store.store([record(0)])
     found = store.pending("ns/f", None, 10)
-    store.replayed([] if waits else found)
+    store.mark_replayed([] if waits else found)
     store.store([record(3)])
     (again,) = store.pending("ns/f", None, 10)
     assert again.reading == 3
@@ -151,11 +151,11 @@ def test_a_topic_beside_its_target_tells_readings_apart(
         writer.write(replace(chunk([Sent(b"{}")]), rejected=[refused], seen=3))
         writer.close(complete=False)
         session.close()
-        (entry,) = target.sink.rejected().pending("default/flow", None, 10)
+        (entry,) = target.sink.rejected_entries().pending("default/flow", None, 10)
         assert (entry.reading, entry.rows) == (session.checkpoint.reading, 2)
         readings.append(entry.reading)
-        target.sink.rejected().replayed([entry])
-        assert target.sink.rejected().pending("default/flow", None, 10) == []
+        target.sink.rejected_entries().mark_replayed([entry])
+        assert target.sink.rejected_entries().pending("default/flow", None, 10) == []
     assert readings[0] < readings[1]
 
 

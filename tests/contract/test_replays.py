@@ -57,7 +57,7 @@ class Replaying(Rejecting):
     def replay(self, since: datetime | None = None) -> list[tuple[int, int, int]]:
         failpoints.arm(failpoints.from_environment())
         done = list(replay(self.flow(), lambda: self.engine, Run(), since))
-        return [(one.entries, one.rows, one.rejected) for one in done]
+        return [(one.entries, one.rows, one.rejected_again) for one in done]
 
     def kept_ids(self) -> list[str]:
         """The ids of the entries, whether they wait or not."""
@@ -119,7 +119,7 @@ def test_entries_wait_in_the_order_of_their_records(case: Replaying) -> None:
     case.source.seed([], raw=[b'{"id": %d, "name": "a", "nom": 1}' % id_ for id_ in ids])
     case.drain(case.rejects)
     rejects, sink = case.rejects, case.flow().branches[0].sink
-    store = rejects.sink.error_store() if rejects.sink else sink.rejected()
+    store = rejects.sink.error_store() if rejects.sink else sink.rejected_entries()
     waiting = store.pending(case.flow().id, None, 100)
     found = [json.loads(one.body or b"")["id"] for one in waiting]
     assert sorted(found) == [*ids]

@@ -29,7 +29,7 @@ class Topic(Source, ReadsMessages):
         raise NotImplementedError
 
     @property
-    def shared(self) -> Any:
+    def connection_group(self) -> Any:
         if not self.there:
             raise PermanentError("tls.caFile: /ca.pem: No such file or directory")
         return "cluster"

@@ -149,7 +149,7 @@ def test_each_layout_gives_each_message_back_until_it_is_replayed(
             assert entry.body == body
         else:
             assert json.loads(entry.body or b"") == wanted
-    store.replayed(found[:-1])
+    store.mark_replayed(found[:-1])
     assert store.pending("ns/f", None, 100) == found[-1:]
     assert store.pending("ns/other", None, 100) == []
 
@@ -305,7 +305,7 @@ def test_an_iceberg_table_gives_each_message_back_until_it_is_replayed(
     assert store.pending("ns/f", None, 4) == found[:4]
     assert store.pending("ns/other", None, 100) == []
     for _ in range(2):
-        store.replayed(found[:-1])
+        store.mark_replayed(found[:-1])
     assert store.pending("ns/f", None, 100) == found[-1:]
 
 
@@ -318,7 +318,7 @@ def test_two_replays_and_a_flow_at_once_lose_nothing(
     names = [one.id for one in RECORDS]
     with ThreadPoolExecutor(3) as pool:
         entries = sorted(store.pending("ns/f", None, 100), key=lambda one: names.index(one.id))
-        halves = [pool.submit(store.replayed, entries[n:7:2]) for n in range(2)]
+        halves = [pool.submit(store.mark_replayed, entries[n:7:2]) for n in range(2)]
         for n in range(100, 103):
             store.store([record(n, b"{}")])
         for half in halves:

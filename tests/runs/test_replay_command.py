@@ -144,7 +144,7 @@ def test_a_failure_tells_what_was_put_back_before(
 ) -> None:
     monkeypatch.setattr(engine, "AT_ONCE", 1)
     noted: list[Any] = []
-    note = MemoryErrors.replayed
+    note = MemoryErrors.mark_replayed
 
     def broken(self: MemoryErrors, entries: list[Entry]) -> None:
         if noted:
@@ -170,7 +170,7 @@ def test_a_signal_ends_it_after_the_part(
     rejected: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(engine, "AT_ONCE", 1)
-    note = MemoryErrors.replayed
+    note = MemoryErrors.mark_replayed
 
     def signalled(self: MemoryErrors, entries: list[Entry]) -> None:
         note(self, entries)

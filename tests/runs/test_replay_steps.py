@@ -72,14 +72,14 @@ class Orders:
 
     def replay(self) -> tuple[int, int, int]:
         (done,) = replay(self.flow, lambda: self.engine, Run())
-        return done.entries, done.rows, done.rejected
+        return done.entries, done.rows, done.rejected_again
 
     def ids(self, table: str = "main") -> list[int]:
         found = self.store.query("select row from rows where name = ?", table)
         return sorted(json.loads(row)["id"] for (row,) in found)
 
     def entry(self, branch: int = 0) -> Entry:
-        (found,) = self.flow.branches[branch].sink.rejected().pending("ns/f", None, 10)
+        (found,) = self.flow.branches[branch].sink.rejected_entries().pending("ns/f", None, 10)
         return found
 
 
@@ -134,7 +134,7 @@ def test_a_message_whose_records_are_all_filtered_is_done(orders: Orders) -> Non
     orders.steps = (FLATTEN, NOTHING)
     assert orders.replay() == (1, 0, 0)
     assert orders.ids() == [1, 3]
-    assert orders.flow.branches[0].sink.rejected().pending("ns/f", None, 10) == []
+    assert orders.flow.branches[0].sink.rejected_entries().pending("ns/f", None, 10) == []
 
 
 def test_a_message_that_was_one_record_goes_back_whole(empty: Orders) -> None:

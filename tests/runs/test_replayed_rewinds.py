@@ -82,5 +82,5 @@ def _reject(two: Stores, stage: str, reading: int) -> None:
     branch = flow.branches[0]
     target = replace(flow.target(branch), source_id="topic-1", reading=reading)
     found = Rejection(5, stage, "", b'{"id": 7, "name": "a"}')
-    kept = branch.sink.rejected()
+    kept = branch.sink.rejected_entries()
     kept.store([error_record(target, SLICE, found)])  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ class Stores:
             self._offset += 1
             body = json.dumps({"id": number, "name": "a"}).encode()
             records.append(error_record(target, SLICE, Rejection(self._offset, stage, "", body)))
-        kept = flow.branches[store].sink.rejected()
+        kept = flow.branches[store].sink.rejected_entries()
         kept.store(records)  # type: ignore[attr-defined]
         if first is not None:  # as of a transaction that began earlier and was committed later
             self.stores[store].query("update errors set rowid = -rowid where id = ?", records[0].id)
@@ -104,11 +104,13 @@ class Stores:
 
     def waiting(self) -> int:
         flow = self.flow
-        return sum(len(b.sink.rejected().pending(flow.id, None, 10**6)) for b in flow.branches)
+        return sum(
+            len(b.sink.rejected_entries().pending(flow.id, None, 10**6)) for b in flow.branches
+        )
 
 
 def _counts(done: Replayed) -> tuple[int, int, int]:
-    return done.entries, done.rows, done.rejected
+    return done.entries, done.rows, done.rejected_again
 
 
 @pytest.fixture

@@ -195,12 +195,12 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
         return self.maintenance == "auto"
 
     @property
-    def retained(self) -> tuple[timedelta | None, str]:
+    def row_retention(self) -> tuple[timedelta | None, str]:
         """For how long rows stay, and the column with their times; None: for ever."""
         return None, ""
 
     @property
-    def declared(self) -> IcebergDeclared | None:
+    def declaration(self) -> IcebergDeclared | None:
         """The declaration of the table; None where its columns come from the records."""
         return None
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import Kind, Note, reserved
+from dataflow_assets.contracts import Kind, Note, system_name
 from dataflow_assets.formats.rows import is_beside
 
 DATA, WHOLE = "data", "_metadata"
@@ -55,7 +55,7 @@ def _wrap(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     schema = [
         Kind.JSON.field("value"),
         pa.field(WHOLE, pa.struct(fields)),
-        *(field.with_name(reserved(f"column {field.name}")) for field in marked),
+        *(field.with_name(system_name(f"column {field.name}")) for field in marked),
         *metadata,
     ]
     whole = pa.StructArray.from_arrays(columns, fields=fields)

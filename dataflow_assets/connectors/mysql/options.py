@@ -68,7 +68,7 @@ class MysqlConnection(NamedTable):
 
     @override
     def address(self) -> Address:
-        return Address(self.type, slugify(self.place_of_server), *self.named())
+        return Address(self.type, slugify(self.place_of_server), *self.address_name())
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:

@@ -139,7 +139,7 @@ class TrinoConnection(NamedTable):
 
     @override
     def address(self) -> Address:
-        return Address("trino", self._connection(), *self.named())
+        return Address("trino", self._connection(), *self.address_name())
 
     @override
     def resolved_address(self) -> Address:
@@ -177,7 +177,7 @@ class TrinoConnection(NamedTable):
         return schema.lower(), name.lower()
 
     @property
-    def shared(self) -> Any:
+    def connection_group(self) -> Any:
         """The coordinator, the catalog, and who asks."""
         grant = self.keycloak.grant(None) if self.keycloak else None
         token = self.keycloak.token if self.keycloak else None

@@ -54,7 +54,7 @@ class DeclaredSink(TableSink, ChecksStored):
 
     @property
     @override
-    def declared(self) -> IcebergDeclared:
+    def declaration(self) -> IcebergDeclared:
         location = self.location(self.identifier)
         if self.schema_registry is None:
             return IcebergDeclared(self.table_schema, location, self.partitions)
@@ -64,7 +64,7 @@ class DeclaredSink(TableSink, ChecksStored):
 
     @property
     @override
-    def retained(self) -> tuple[timedelta | None, str]:
+    def row_retention(self) -> tuple[timedelta | None, str]:
         return self.retention, self.time_column or ""
 
     @property

@@ -109,7 +109,7 @@ def _tell(context: dg.OpExecutionContext, nodes: Sequence[AssetNode], done: Repl
     The events carry no checkpoint: that of the flow has not moved.
     """
     context.log.info("flow %s: %s", nodes[0].flow.id, done)
-    counts = {"put_back": done.entries, "rows": done.rows, "rejected_again": done.rejected}
+    counts = {"put_back": done.entries, "rows": done.rows, "rejected_again": done.rejected_again}
     context.add_output_metadata({**counts, "summary": str(done)})
     for node in nodes:
         totals = done.branches.get(node.branch.id, Totals())

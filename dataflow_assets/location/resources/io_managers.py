@@ -89,7 +89,7 @@ class TableIOManager(FlowIOManager):
         with self._translate_errors(context):
             mode, key = _mode(context, frame.columns)
             kept = (
-                partitions.written_partitions(context, _output(context))
+                partitions.written_partitions(context, _output_metadata(context))
                 if mode == "overwrite"
                 else None
             )
@@ -243,7 +243,7 @@ def _written_tables(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
 
 
 def _mode(context: dg.OutputContext, columns: Sequence[str]) -> tuple[Mode, list[str]]:
-    metadata = _output(context)
+    metadata = _output_metadata(context)
     mode, key = metadata.get("mode", "overwrite"), _as_list(metadata.get("key") or ())
     if mode not in MODES:
         raise PermanentError(f"metadata mode {mode!r}: allowed are {', '.join(MODES)}")
@@ -267,7 +267,7 @@ def _columns(context: dg.InputContext) -> list[str] | None:
     raise PermanentError("metadata columns is empty: name the columns to read, or leave it out")
 
 
-def _output(context: dg.OutputContext) -> dict[str, Any]:
+def _output_metadata(context: dg.OutputContext) -> dict[str, Any]:
     """The asset's metadata, and what the run itself has added."""
     return {**_plain(context.definition_metadata), **_plain(context.output_metadata)}
 

@@ -76,7 +76,7 @@ class Sources:
             free = self._free(flows)
             ends = self._answers(flows, free)  # of those that answer nothing, nothing more is asked
             answers: dict[int, Lag | DataflowError] = {
-                number: end if isinstance(end, DataflowError) else _silent(flow)
+                number: end if isinstance(end, DataflowError) else _no_answer(flow)
                 for number, flow in enumerate(flows)
                 if isinstance(end := ends[flow.id], DataflowError) or flow.id not in free
             }
@@ -100,7 +100,9 @@ class Sources:
     ) -> Mapping[str, Answer]:
         answers: dict[str, Answer] = {**self._looks.ends_together(free)}
         self._drop_failed(answers)
-        unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in answers}
+        unknown = {
+            f.id: self._errors.get(f.id) or _no_answer(f) for f in flows if f.id not in answers
+        }
         return {**answers, **unknown}
 
     def _free(self, flows: Sequence[Flow]) -> dict[str, OpenSource]:
@@ -173,7 +175,7 @@ def _lags(
     return dict(zip(asked, lags, strict=True))
 
 
-def _silent(flow: Flow) -> TransientError:
+def _no_answer(flow: Flow) -> TransientError:
     return TransientError(f"{flow.source_address}: its server has not answered yet")
 
 

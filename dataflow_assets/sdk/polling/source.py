@@ -98,7 +98,7 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
 
     @property
     @override
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         """The table: one that is locked, or large without an index, holds up no other."""
         return self.address()
 
@@ -135,9 +135,9 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
         """
 
     @override
-    def named(self) -> tuple[str | None, str]:
+    def address_name(self) -> tuple[str | None, str]:
         if self.names_table:
-            return super().named()
+            return super().address_name()
         digest = hashlib.sha256((self.query or "").encode()).hexdigest()
         return None, f"query_{digest[:8]}"
 

@@ -136,6 +136,7 @@ class TransactionalSession(SinkSession):
         own = [one for one in receipts if one.branch == self._target.branch]
         if not isinstance(self._store, SpanCheckpointStore):
             self._state = self._check_owner(self._store.load(own))
+            self._check_kept(own)
             own = []  # a part that is not in the state is not stored, whatever its task was told
         left = self._state.remaining_slices(span)
         if left or self._state.intent:
@@ -143,6 +144,17 @@ class TransactionalSession(SinkSession):
             self._finish(left, complete(left, own, self._target.branch), source)
         failpoints.reach(f"{system}.finished")
         return self.checkpoint
+
+    def _check_kept(self, receipts: Sequence[Receipt]) -> None:
+        """Raises TransientError for what a task has stored and the state does not have: no gap."""
+        for one in receipts:
+            kept = self._state.positions.get(one.partition)
+            if isinstance(one.position, int) and isinstance(kept, int) and kept < one.position:
+                raise TransientError(
+                    f"{self._sink.address()} has lost what was committed of partition "
+                    f"{one.partition} from {kept} to {one.position}, as where a server takes over "
+                    "that lacks the last commits: it is read again"
+                )
 
     def _finish(
         self, left: Sequence[Slice], receipts: Sequence[Receipt], source: SourceSession

@@ -258,7 +258,7 @@ class RejectedTable(Entries):
             return entries_of(table.pending(flow, since, most), since, most)
 
     @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
+    def mark_replayed(self, entries: Sequence[Entry]) -> None:
         reach(f"{self._system}.replayed")
         with self._open("note a replay in") as table:
             table.mark_replayed([one.name for one in entries])

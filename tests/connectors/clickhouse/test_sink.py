@@ -415,14 +415,14 @@ def test_rejected_records_of_the_pass(place: Place) -> None:
         (3, 0, "step", "text of its own", None),
     ]
     assert session.checkpoint.totals.rejected == 2
-    entries = place.sink().rejected().pending(TARGET.flow, None, 10)
+    entries = place.sink().rejected_entries().pending(TARGET.flow, None, 10)
     assert [(one.body, one.key, one.stage) for one in entries] == [
         (b"\xff\x00", b"k", "decode"),
         (None, None, "step"),
     ]
-    place.sink().rejected().replayed(entries[:1])
-    place.sink().rejected().replayed(entries[:1])
-    (left,) = place.sink().rejected().pending(TARGET.flow, None, 10)
+    place.sink().rejected_entries().mark_replayed(entries[:1])
+    place.sink().rejected_entries().mark_replayed(entries[:1])
+    (left,) = place.sink().rejected_entries().pending(TARGET.flow, None, 10)
     assert left.id == entries[1].id
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.clickhouse import ClickhouseSource, client
-from dataflow_assets.contracts import Address, Limit, Note, PartSlice, Positions, reserved
+from dataflow_assets.contracts import Address, Limit, Note, PartSlice, Positions, system_name
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.sql_table import PolledSqlSession
 
@@ -397,7 +397,7 @@ def test_an_empty_part_tells_the_columns(server: Any) -> None:
     (piece,) = flow.session.plan(flow.at, MOST).slices
     server.command("TRUNCATE TABLE t")
     (batch,) = flow.source.batches(piece, frozenset())
-    assert (batch.num_rows, batch.schema.names) == (0, ["id", "created_at", reserved("place")])
+    assert (batch.num_rows, batch.schema.names) == (0, ["id", "created_at", system_name("place")])
 
 
 def test_a_look_moves_nothing(server: Any) -> None:

@@ -81,7 +81,7 @@ def test_rejected_records_are_beside_the_lines_and_put_back_once(
     flow = choose(load(manifest(tmp_path, place, [])), None)
     for rows, again in ((1, 1), (0, 1)):
         done = list(replay(flow, lambda: engine, Run()))
-        assert [(one.rows, one.rejected) for one in done] == [(rows, again)]
+        assert [(one.rows, one.rejected_again) for one in done] == [(rows, again)]
         found = [row["id"] for file in driver.lines(sink) for row in file]
         assert sorted(found, key=str) == [1, 3, "two"]
 

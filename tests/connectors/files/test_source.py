@@ -18,7 +18,7 @@ import pytest
 from dataflow_assets.connectors.files import FilesSource
 from dataflow_assets.connectors.files.source import read as reading
 from dataflow_assets.connectors.files.source.session import FilesSourceSession
-from dataflow_assets.contracts import Limit, Positions, Span, reserved
+from dataflow_assets.contracts import Limit, Positions, Span, system_name
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 LIMIT = Limit()
@@ -71,8 +71,8 @@ def test_lines_are_cut_at_their_ends_wherever_a_part_ends(
     rows = Reader(folder).rows(Limit(bytes=size))
     assert [row["body"] for row in rows] == [*lines, b'{"last":1}', *lines]
     for row in rows:
-        text = (folder / row[reserved("file")]).read_bytes()
-        assert text[row[reserved("position")] :].startswith(row["body"])
+        text = (folder / row[system_name("file")]).read_bytes()
+        assert text[row[system_name("position")] :].startswith(row["body"])
 
 
 def test_a_long_line_is_put_together_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, size: int,
     (folder / name).write_bytes(gzip.compress(text) if name.lower().endswith(".gz") else text)
     rows = Reader(folder).rows(Limit(bytes=size))
     assert [row["body"] for row in rows] == bodies
-    assert [row[reserved("position")] for row in rows] == [3, 12, 17]
+    assert [row[system_name("position")] for row in rows] == [3, 12, 17]
 
 
 def test_a_file_of_a_mark_alone_has_no_line(folder: Path) -> None:
@@ -197,7 +197,7 @@ def test_what_nobody_can_name_or_may_read_is_left_out(
     (folder / "same.jsonl").symlink_to(folder / "a" / "1.jsonl")
     (folder / "out.jsonl").symlink_to(tmp_path / "outside" / "x.jsonl")
     (folder / "dangling.jsonl").symlink_to(folder / "nowhere")
-    names = {row[reserved("file")] for row in Reader(folder).rows()}
+    names = {row[system_name("file")] for row in Reader(folder).rows()}
     assert names == {"a/1.jsonl", "\u00fc.jsonl", "new\nline.jsonl", "same.jsonl"}
     said = sorted(record.getMessage().rpartition("/")[2] for record in caplog.records)
     assert said == [

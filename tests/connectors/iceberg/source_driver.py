@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
-from dataflow_assets.contracts import Limit, Positions, Source, Span, reserved
+from dataflow_assets.contracts import Limit, Positions, Source, Span, system_name
 from dataflow_assets.micro_batch.parts import part_reader
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import connection
@@ -66,7 +66,7 @@ def parts(source: Source, span: Span, metadata: frozenset[str] = frozenset()) ->
     """The rows of each part."""
     return [
         [
-            {name: value for name, value in row.items() if name != reserved("place")}
+            {name: value for name, value in row.items() if name != system_name("place")}
             for batch in part_reader(source).batches(piece, metadata)
             for row in batch.to_pylist()
         ]

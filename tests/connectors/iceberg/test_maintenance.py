@@ -206,11 +206,11 @@ def test_files_that_replays_have_rewritten_go_once_nothing_lists_them(
     session = opened(sink)
     _reject(sink, session, 0)
     first, second, *left = sorted(_rejected(catalog, namespace), key=lambda row: str(row["id"]))
-    sink.rejected().replayed([_entry(first)])
+    sink.rejected_entries().mark_replayed([_entry(first)])
     known = catalog.load_table(identifier(sink))
     (rewritten,) = (task.file.file_path for task in known.scan().plan_files())
     assert rewritten.rpartition("/")[2].startswith("00000-0-")
-    sink.rejected().replayed([_entry(second)])
+    sink.rejected_entries().mark_replayed([_entry(second)])
     _reject(sink, session, 10)  # until the next append the head names it, as deleted
     keep = Keep(snapshots=1)
     for days in (2, 4):  # after two days snapshots expire, but files are too young

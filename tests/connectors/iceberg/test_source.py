@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
-from dataflow_assets.contracts import Limit, reserved
+from dataflow_assets.contracts import Limit, system_name
 from dataflow_assets.errors import PermanentError
 from devservers import SeaweedFS
 from tests.connectors.iceberg.source_driver import (
@@ -128,7 +128,7 @@ def test_rows_carry_their_snapshot_where_snapshots_are_followed(
     ((span, _),) = spans(source, end)
     ((one, other),) = parts(source, span, frozenset({"snapshot_id", "snapshot_sequence"}))
     snapshots = [snapshot.snapshot_id for snapshot in table.snapshots()]
-    named = [reserved("snapshot_id"), reserved("snapshot_sequence")]
+    named = [system_name("snapshot_id"), system_name("snapshot_sequence")]
     assert [one[name] for name in named] == [snapshots[1], 2]
     assert [other[name] for name in named] == [snapshots[2], 3]
     assert source.metadata(span.slices[0]) == {"namespace": namespace, "table": "events"}

@@ -36,7 +36,7 @@ from dataflow_assets.contracts import (
     Note,
     PartSlice,
     Positions,
-    reserved,
+    system_name,
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.micro_batch.message_metadata import MetadataRows, as_messages
@@ -138,7 +138,7 @@ def test_what_columns_share_ends_with_an_underscore() -> None:
 def test_data_that_is_no_text_is_a_column() -> None:
     batch = pa.RecordBatch.from_pydict({"data": [1], "other": ["x"]})
     assert message_form(batch) is batch
-    marked = pa.field(reserved("k"), pa.int64(), metadata={Note.METADATA: b"k"})
+    marked = pa.field(system_name("k"), pa.int64(), metadata={Note.METADATA: b"k"})
     alone = batch.drop_columns(["other"]).append_column(marked, pa.array([1]))
     assert message_form(alone) is alone
 

@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_rejected_and_replayed_from_its_own_bytes(
     avro.send(*good, bad, *long)
     flow = avro.run(onRejected="table", maxRejectedPercent=100, transformations=steps)
     assert [row["id"] for row in avro.rows()] == [0, 1]
-    store = flow.resolve().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected_entries()
     waiting = {one.body: one.stage for one in store.pending(flow.id, None, 10)}
     assert waiting.keys() == {bad, long[0]}
     assert waiting[bad] == "decode"

@@ -141,7 +141,7 @@ def test_an_error_sink_keeps_no_client(kafka: devservers.Kafka, topic: Topics) -
     with none_left():
         store.prepare()
         store.store([entry])
-        store.replayed([Entry("id", "main", "decode", 0, None)])
+        store.mark_replayed([Entry("id", "main", "decode", 0, None)])
         assert store.pending("default/flow", datetime.now(UTC), 9) == []
 
 

@@ -213,7 +213,7 @@ def test_messages_of_two_schemas_and_of_none(
         {**added, "note": None},
         {**ROWS[2], "state": None},
     ]
-    store = flow.resolve().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected_entries()
     assert [one.body for one in store.pending(flow.id, None, 10)] == [
         *headed(999_998, [b"x"]),
         b"{}",
@@ -235,7 +235,7 @@ def test_keys_of_a_registrys_schema_name_the_row_to_delete(
     avro.send(*values, keys=[*keys, keys[1], b"\0\0\0\0\x01?"])
     flow = avro.run(onRejected="table", maxRejectedPercent=100, transformations=steps)
     assert [row["id"] for row in avro.rows()] == [0, 2]
-    store = flow.resolve().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected_entries()
     (entry,) = store.pending(flow.id, None, 10)
     assert entry.body is None
     assert steps or entry.key == b"\0\0\0\0\x01?"
@@ -273,7 +273,7 @@ def test_a_null_message_is_the_tombstone_of_the_key_that_the_sink_makes(
         (b"1", False),
         (b"1", True),
     ]
-    (entry,) = flow.resolve().branches[0].sink.rejected().pending(flow.id, None, 10)
+    (entry,) = flow.resolve().branches[0].sink.rejected_entries().pending(flow.id, None, 10)
     assert entry.body is None
 
 
@@ -405,5 +405,5 @@ def test_protobuf_in(avro: Avro, client: RegistryClient, subject: str) -> None:
     }  # fmt: skip
     assert row["counts"] == {"a": 2}
     assert row["lines"] == [{"raw": "/w=="}]
-    store = flow.resolve().branches[0].sink.rejected()
+    store = flow.resolve().branches[0].sink.rejected_entries()
     assert len(store.pending(flow.id, None, 10)) == 3

@@ -191,8 +191,11 @@ def test_a_cluster_shows_no_secret() -> None:
 
 def test_flows_that_authenticate_otherwise_share_no_connection() -> None:
     other = parse(sasl={**SASL, "password": "another-one"})
-    assert parse(sasl=SASL).shared == parse(sasl=SASL).shared
-    assert len({parse().shared, parse(sasl=SASL).shared, other.shared}) == 3
+    assert parse(sasl=SASL).connection_group == parse(sasl=SASL).connection_group
+    assert (
+        len({parse().connection_group, parse(sasl=SASL).connection_group, other.connection_group})
+        == 3
+    )
 
 
 @pytest.mark.parametrize("field", ["username", "password"])

@@ -96,7 +96,7 @@ def test_what_the_topic_does_not_take_is_rejected_and_the_others_arrive(into: Ma
     assert sorted(len(value or b"") for value in target.values()) == [1, 10, 20, largest]
     assert receipt.totals.rejected == 2
     assert "max.message.bytes 2000" in target.reasons()[0]
-    (entry, _) = target.sink.rejected().pending("default/flow", None, 10)
+    (entry, _) = target.sink.rejected_entries().pending("default/flow", None, 10)
     assert entry.body == rows[2].value
     assert entry.stage == "sink"
 
@@ -278,12 +278,12 @@ def test_rejected_records_are_part_of_the_commit_and_wait_for_a_replay(into: Mak
             writer.abort()
     (message,) = target.records(f"{target.topic}.rejected")
     assert dict(message.headers() or ())["flow"] == b"default/flow"
-    (entry,) = target.sink.rejected().pending("default/flow", None, 10)
+    (entry,) = target.sink.rejected_entries().pending("default/flow", None, 10)
     assert (message.key() or b"").decode() == entry.id
     assert (entry.body, entry.key, entry.stage) == (refused.body, b"k", "step")
-    assert target.sink.rejected().pending("default/other", None, 10) == []
-    target.sink.rejected().replayed([entry])
-    assert target.sink.rejected().pending("default/flow", None, 10) == []
+    assert target.sink.rejected_entries().pending("default/other", None, 10) == []
+    target.sink.rejected_entries().mark_replayed([entry])
+    assert target.sink.rejected_entries().pending("default/flow", None, 10) == []
 
 
 def test_an_error_sink_of_the_same_cluster_shares_the_commit(into: Make) -> None:
@@ -309,7 +309,7 @@ def test_an_entry_that_a_crash_stored_twice_waits_once_and_is_replayed_for_good(
     held = replace(errors.target, rejects=Rejects("errors", errors.sink, holds=True))
     store.store([record, record, error_record(held, OffsetSlice("0", 0, 3), refused)])
     (entry,) = store.pending("default/flow", None, 10)
-    store.replayed([entry])
+    store.mark_replayed([entry])
     store.store([record])
     assert store.pending("default/flow", None, 10) == []
 

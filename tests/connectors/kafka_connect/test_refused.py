@@ -40,7 +40,7 @@ def rejected(flow: Flow) -> list[dict[str, Any]]:
 def put_back(flow: Flow, engine: SparkSession) -> list[tuple[int, int]]:
     found = choose(load(Path(flow.manifest)), None)
     done = list(replay(found, lambda: engine, Run()))
-    return [(one.rows, one.rejected) for one in done]
+    return [(one.rows, one.rejected_again) for one in done]
 
 
 @pytest.mark.heavy
@@ -142,7 +142,7 @@ def test_a_replay_sends_no_text_of_a_refused_record(
     manifest = reading(tmp_path, sink, onRejected="table")
     drain_file(manifest)
     found = choose(load(Path(manifest)), None)
-    done = [(one.rows, one.rejected) for one in replay(found, lambda: engine, Run())]
+    done = [(one.rows, one.rejected_again) for one in replay(found, lambda: engine, Run())]
     assert done == [(0, 1)]
     rejected = [row for file in files.lines(files.folder(out), rejected=True) for row in file]
     messages = [row["error"]["message"] for row in rejected]

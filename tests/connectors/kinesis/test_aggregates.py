@@ -16,7 +16,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.kinesis.aggregates import deaggregate
 from dataflow_assets.connectors.kinesis.client import HashKeys, KinesisRecord
-from dataflow_assets.contracts import REFUSED_ROW, Limit, PartSlice, reserved
+from dataflow_assets.contracts import REFUSED_ROW, Limit, PartSlice, system_name
 from dataflow_assets.micro_batch.formatted import refusing, without_refused
 from dataflow_assets.micro_batch.forward import forward
 from dataflow_assets.micro_batch.originals import OriginalMessages
@@ -50,10 +50,10 @@ def test_each_user_record_has_a_key_and_a_number_of_its_own(stream: Stream) -> N
     assert [(row["key"].decode(), row["body"]) for row in rows] == [
         *[("outer", b"before"), ("k", b"one"), ("é", b"two"), ("k", b""), ("outer", b"behind")]
     ]
-    numbers = [row[reserved("sequenceNumber")] for row in rows]
+    numbers = [row[system_name("sequenceNumber")] for row in rows]
     assert [number.partition("-")[2] for number in numbers] == ["", "0", "1", "2", ""]
     assert len({number.partition("-")[0] for number in numbers}) == 3
-    assert [row[reserved("place")]["record"] for row in rows] == numbers
+    assert [row[system_name("place")]["record"] for row in rows] == numbers
 
 
 def test_an_envelope_is_of_one_user_record(stream: Stream) -> None:

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.kinesis.client import KinesisStream as Connected
 from dataflow_assets.connectors.kinesis.errors import KinesisFailure
 from dataflow_assets.connectors.kinesis.source import data_loss, planning, session
 from dataflow_assets.connectors.kinesis.source.session import STREAM, KinesisSourceSession
-from dataflow_assets.contracts import Limit, Positions, Span, reserved
+from dataflow_assets.contracts import Limit, Positions, Span, system_name
 from dataflow_assets.errors import Outdated, PermanentError, TransientError
 from tests.connectors.kinesis.driver import SHARDS, Stream
 
@@ -59,7 +59,7 @@ class Reader:
     def take(self, span: Span) -> list[bytes]:
         """Reads and commits it."""
         rows = self.rows(span)
-        self.shards += [row[reserved("shardId")] for row in rows]
+        self.shards += [row[system_name("shardId")] for row in rows]
         self.positions = self.session.fold({**self.positions, **span.upto})
         return [row["body"] for row in rows]
 
@@ -80,12 +80,15 @@ def test_a_record_has_its_key_its_time_and_its_place(stream: Stream) -> None:
     stream.put([b'{"id": 1}'], lambda _: "customer 7")
     reader = Reader(stream)
     (row,) = reader.rows(reader.plan())
-    shard = row[reserved("shardId")]
+    shard = row[system_name("shardId")]
     assert shard in SHARDS
-    assert len(row[reserved("sequenceNumber")]) == 56
+    assert len(row[system_name("sequenceNumber")]) == 56
     assert (row["body"], row["key"]) == (b'{"id": 1}', b"customer 7")
     assert abs((row["timestamp"] - before).total_seconds()) < 30
-    assert row[reserved("place")] == {"shard": shard, "record": row[reserved("sequenceNumber")]}
+    assert row[system_name("place")] == {
+        "shard": shard,
+        "record": row[system_name("sequenceNumber")],
+    }
 
 
 def test_an_envelope_has_the_data_in_base64_and_what_names_the_record(stream: Stream) -> None:
@@ -94,8 +97,8 @@ def test_an_envelope_has_the_data_in_base64_and_what_names_the_record(stream: St
     (row,) = reader.rows(reader.plan())
     assert json.loads(row["body"]) == {
         "partitionKey": "k",
-        "sequenceNumber": row[reserved("sequenceNumber")],
-        "shardId": row[reserved("shardId")],
+        "sequenceNumber": row[system_name("sequenceNumber")],
+        "shardId": row[system_name("shardId")],
         "data": base64.b64encode(b"\xff\x00 no text").decode(),
     }
 
@@ -234,7 +237,7 @@ def test_a_part_is_cut_into_smaller_ones_with_the_same_records(stream: Stream) -
     assert [json.loads(part)["records"] for part in smaller] == [6, 6, 6, 2]
     assert reader.rows(Span.of_parts("", smaller)) == reader.rows(Span((piece,)))
     assert reader.session.smaller(piece, Limit(records=20)) == (piece.part,)  # type: ignore[arg-type, union-attr]
-    assert reader.session.renewed(piece, Limit(records=6)) == (piece.part,)  # type: ignore[arg-type, union-attr]
+    assert reader.session.renew(piece, Limit(records=6)) == (piece.part,)  # type: ignore[arg-type, union-attr]
 
 
 def test_of_very_many_shards_those_come_next_that_had_to_wait(
@@ -266,7 +269,7 @@ def test_records_that_retention_removed_before_they_were_read_are_an_error(
     stream.put(numbers(0, 30), lambda _: "k")
     reader = Reader(stream)
     read = reader.take(reader.plan(Limit(records=10)))
-    stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
+    stream.trim(reader.rows(reader.plan())[5][system_name("sequenceNumber")])
     shifted(monkeypatch, DAY + 60_000)
     with pytest.raises(PermanentError, match=r"may have been removed before they were read: .+24"):
         reader.plan()
@@ -281,7 +284,7 @@ def test_a_stream_that_keeps_records_for_less_than_when_it_was_opened_loses_none
     stream.put(numbers(0, 30), lambda _: "k")
     reader = Reader(stream)
     reader.take(reader.plan(Limit(records=10)))
-    stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
+    stream.trim(reader.rows(reader.plan())[5][system_name("sequenceNumber")])
     known = Connected(reader.source).describe()
     shifted(monkeypatch, 2 * 3_600_000)
     hour = replace(known, retention=3_600_000)
@@ -320,7 +323,7 @@ def test_a_reader_far_behind_hears_of_a_shorter_retention_before_records_go(
     shifted(monkeypatch, 2 * DAY)
     reader.plan()
     assert asked == [7, 7]
-    stream.trim(reader.rows(reader.plan())[5][reserved("sequenceNumber")])
+    stream.trim(reader.rows(reader.plan())[5][system_name("sequenceNumber")])
     keep(1)
     shifted(monkeypatch, 2 * DAY + 120_000)
     with pytest.raises(PermanentError, match=r"may have been removed before they were read: .+24"):
@@ -364,8 +367,8 @@ def test_a_part_whose_records_are_gone_is_planned_again(
     rows = reader.rows(span)
     shifted(monkeypatch, DAY + 60_000)
     assert reader.session.smaller(span.slices[0], Limit())  # type: ignore[arg-type]
-    stream.trim(rows[5][reserved("sequenceNumber")])
-    for ask in (reader.session.smaller, reader.session.renewed):
+    stream.trim(rows[5][system_name("sequenceNumber")])
+    for ask in (reader.session.smaller, reader.session.renew):
         with pytest.raises(Outdated, match="were removed by retention before they were stored"):
             ask(span.slices[0], Limit())  # type: ignore[arg-type]
     with pytest.raises(TransientError, match="no longer shows the 10 records from"):

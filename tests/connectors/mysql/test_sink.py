@@ -238,6 +238,26 @@ def test_rows_of_one_key_in_several_spellings_keep_their_order(
     assert place.rows("gone is null") == [(int(way == "hard"),)] * len(found)
 
 
+def test_a_row_that_another_session_inserts_meanwhile_is_updated(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two flows that fill one table: between "update what is there" and "insert what is new"."""
+    place.run("CREATE TABLE orders (id int primary key, n int, m int)")
+    flow, run = Driving(place.sink(**HARD)), MysqlClient.run
+    others = ["INSERT INTO orders VALUES (1, 0, 7)"]
+
+    def run_beside(client: MysqlClient, sql: str, *binds: Any) -> int:
+        done = run(client, sql, *binds)
+        if sql.startswith("UPDATE dataflow_stage") and others:
+            place.run(others.pop())
+        return done
+
+    monkeypatch.setattr(MysqlClient, "run", run_beside)
+    flow.store({"id": 1, "n": 5}, {"id": 2, "n": 6})
+    assert others == []
+    assert place.rows() == [(1, 5, 7), (2, 6, None)]
+
+
 def test_the_stage_has_a_key_that_mysql_takes(place: Place) -> None:
     """MariaDB makes a key of a column that is declared NULL; MySQL refuses that (error 1171)."""
     place.run("CREATE TABLE orders (id bigint null unique, n int)")

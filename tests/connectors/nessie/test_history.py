@@ -21,7 +21,7 @@ import devservers
 from dataflow_assets.connectors.iceberg import NessieSource
 from dataflow_assets.connectors.iceberg.client import NessieCatalog, connect
 from dataflow_assets.connectors.iceberg.source import nessie_history
-from dataflow_assets.contracts import Limit, reserved
+from dataflow_assets.contracts import Limit, system_name
 from dataflow_assets.errors import PermanentError
 from tests.connectors.iceberg.source_driver import SCHEMA, ids, parts, read, rows, spans, stands
 from tests.connectors.nessie.driver import Trees, make_source
@@ -92,7 +92,7 @@ def test_each_row_tells_the_snapshot_that_added_it(events: Events) -> None:
     keys = frozenset({"snapshot_id", "snapshot_sequence"})
     source = events.source()
     found = [
-        (row[reserved("snapshot_id")], row[reserved("snapshot_sequence")])
+        (row[system_name("snapshot_id")], row[system_name("snapshot_sequence")])
         for span, _ in spans(source, after)
         for part in parts(source, span, keys)
         for row in part

@@ -161,7 +161,7 @@ def test_any_name_marks_deletions_and_takes_error_records(
     store.prepare()
     store.store([record])
     assert [entry.id for entry in store.pending(TARGET.flow, None, 10)] == [record.id]
-    store.replayed(store.pending(TARGET.flow, None, 10))
+    store.mark_replayed(store.pending(TARGET.flow, None, 10))
     assert store.pending(TARGET.flow, None, 10) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import pool
-from dataflow_assets.contracts import Limit, PartSlice, reserved
+from dataflow_assets.contracts import Limit, PartSlice, system_name
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.sdk.polled import Polled
 
@@ -436,8 +436,8 @@ def test_metadata_is_that_of_the_reference(polled: Polled) -> None:
         "INSERT INTO source VALUES (1, 'a', now(), now()), (2, 'b', now(), now() - '1s'::interval)"
     )
     found = polled.read(frozenset({"id", "operation"}))
-    assert found.column(reserved("id")).to_pylist() == [1, 2]
-    assert found.column(reserved("operation")).to_pylist() == ["insert", "update"]
+    assert found.column(system_name("id")).to_pylist() == [1, 2]
+    assert found.column(system_name("operation")).to_pylist() == ["insert", "update"]
     assert polled.source.metadata(PartSlice("part-0", None, "")) == {
         "table": f"{polled.schema}.source"
     }

@@ -77,12 +77,12 @@ def test_a_table_of_rejected_records_of_either_version_keeps_and_gives_back(
     with closing(TrinoClient(sink, "tests")) as client:
         store(client, sink, target(0), OffsetSlice("0", 0, 20), refused)
         store(client, sink, target(0), OffsetSlice("0", 0, 20), refused[:1])
-    kept, found = sink.rejected(), sink.rejected().pending("ns/0", None, 10)
+    kept, found = sink.rejected_entries(), sink.rejected_entries().pending("ns/0", None, 10)
     assert sorted(one.place or ("", 0) for one in found) == [("0", 9), ("0", 10)]
     assert {(one.body, one.key, one.n, one.rows, one.reading) for one in found} == {
         (b"\xff\0", b"key", 1, 3, 0)
     }
-    kept.replayed(found[:1])
+    kept.mark_replayed(found[:1])
     assert kept.pending("ns/0", None, 10) == found[1:]
     assert kept.pending("ns/other", None, 10) == []
     names = {name for name, *_ in execute(trino, f"DESCRIBE {place}")}

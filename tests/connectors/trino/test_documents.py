@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dataflow_assets.connectors.trino.sink.recovery import ends_of, unknown, unknown_position
+from dataflow_assets.connectors.trino.sink.recovery import ends_of, unknown_end, unknown_position
 from dataflow_assets.connectors.trino.table.document import (
     Doubt,
     TrinoDocument,
@@ -27,7 +27,7 @@ EARLIER = (
 
 def test_a_row_of_an_earlier_version_says_the_same() -> None:
     document = parse(EARLIER)
-    assert document.undecided == (Doubt("q2", "11", 3), Doubt("q1", "10", 3))
+    assert document.open_doubts == (Doubt("q2", "11", 3), Doubt("q1", "10", 3))
     assert [one.checkpoint.positions for one in document.whole] == [{"0": 8}, {"0": 7}]
     assert document.tells
 
@@ -46,7 +46,7 @@ def test_a_failure_adds_little_however_many_partitions_there_are() -> None:
     lengths = [len(msgspec.json.encode(document)) for document in documents]
     assert lengths[1] - lengths[0] <= 100 * 1000
     document = TrinoDocument(known, pending=TrinoPending(query(1), known, base))
-    assert document.undecided == (Doubt(query(1), base, known.reading),)
+    assert document.open_doubts == (Doubt(query(1), base, known.reading),)
 
 
 def test_the_rows_that_are_there_count_before_what_nobody_knows() -> None:
@@ -62,7 +62,7 @@ def test_the_rows_that_are_there_count_before_what_nobody_knows() -> None:
 def test_a_person_is_told_which_records_to_look_for() -> None:
     known = Checkpoint(epoch=1, positions={"0": 5, "1": 7})
     after = Checkpoint(epoch=1, positions={"0": 9, "1": 7})
-    text = str(unknown(PLACE, "q", known, after, "ns/flow"))
+    text = str(unknown_end(PLACE, "q", known, after, "ns/flow"))
     assert "its rows (the records from 0=5,1=7 up to 0=9,1=7) in lake.shop.orders cannot be" in text
     assert (
         "then start the flow behind those, or at the first of them if none is, with --from" in text
@@ -82,7 +82,7 @@ def test_positions_that_cannot_be_given_are_not_printed(
     known: dict[str, int | str], after: dict[str, int | str] | None
 ) -> None:
     before, behind = Checkpoint(epoch=1, positions=known), after and Checkpoint(1, after)
-    text = str(unknown(PLACE, "q", before, behind or None, "ns/flow"))
+    text = str(unknown_end(PLACE, "q", before, behind or None, "ns/flow"))
     assert "its rows in lake.shop.orders" in text
 
 

@@ -318,7 +318,7 @@ def test_upserts_go_on_where_nobody_can_know(
     session = _opened(keyed)
     assert "query 20200101_000000_00000_aaaaa has stored its rows" in caplog.text
     assert session.checkpoint.positions == {"0": 5}
-    assert session._store.checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
+    assert session._store.checkpoints.latest().document.open_doubts == ()  # type: ignore[union-attr]
     stored(session, 5, [1, "one"])
     assert session.checkpoint.positions == {"0": 6}
     session.close()
@@ -366,7 +366,7 @@ def test_a_hundred_doubts_are_decided_and_written_past(
         session.close()
         return
     assert session.checkpoint.positions == {"0": 6}
-    assert session._store.checkpoints.latest().document.undecided == ()  # type: ignore[union-attr]
+    assert session._store.checkpoints.latest().document.open_doubts == ()  # type: ignore[union-attr]
     stored(session, 6, [2, "two"])
     session.close()
     rows = f"SELECT id FROM lake.{sink.usual_schema()}.target ORDER BY id"

@@ -243,4 +243,4 @@ def test_a_refused_statement_of_iceberg_is_in_no_doubt(
     assert found == [[n] for n in range(10) if n != 5]
     (stored,) = execute(trino, f"SELECT state FROM lake.{trino_schema}.dataflow_checkpoints")
     document = parse(stored[0])
-    assert (document.undecided, document.checkpoint.totals.rejected) == ((), 1)
+    assert (document.open_doubts, document.checkpoint.totals.rejected) == ((), 1)

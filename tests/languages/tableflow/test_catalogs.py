@@ -24,7 +24,7 @@ def test_a_table_is_in_the_catalog_and_in_the_folder_of_its_file(tmp_path: Path)
     sink = found.flows[0].branches[0].sink
     assert isinstance(sink, NessieTableSink)
     assert sink.identifier == ("warpstream", "_tableflow", "one+logs")
-    assert sink.declared.location == "s3://bucket/warpstream/_tableflow/one+logs"
+    assert sink.declaration.location == "s3://bucket/warpstream/_tableflow/one+logs"
     assert (sink.branch, sink.base_url) == ("dev", "https://n:19120")
 
 

@@ -75,7 +75,7 @@ def test_the_file_of_the_original_documentation_is_two_flows() -> None:
         None,
     )
     assert source.starting_offsets == "earliest"
-    assert sink.declared.location == (
+    assert sink.declaration.location == (
         "s3://my-bucket-name/warpstream/_tableflow/tableflow_cluster_1+example_json_logs_topic"
     )
     assert asset_key(logs.branches[0].address) == (
@@ -186,14 +186,14 @@ def test_a_bucket_with_region_and_prefix_and_a_folder(loaded_from: Any, tmp_path
         loaded = loaded_from(FILE.replace("s3://bucket", url))
         assert loaded.findings == ()
         _, sink = _ends(loaded.flows[0])
-        assert sink.declared.location == f"{location}/warpstream/_tableflow/one+logs"
+        assert sink.declaration.location == f"{location}/warpstream/_tableflow/one+logs"
         assert sink.s3_region == region
 
 
 def test_by_hour_there_is_a_column_for_the_records_time(loaded_from: Any) -> None:
     text = FILE.replace("schema_mode: inline", "schema_mode: inline\n    partitioning_scheme: hour")
     _, sink = _ends(loaded_from(text).flows[0])
-    assert sink.declared.partitions == ("hour(_record_timestamp)",)
+    assert sink.declaration.partitions == ("hour(_record_timestamp)",)
     assert sink.traits.record_time == "_record_timestamp"
     assert _columns(sink)[-1] == {
         "id": 2_000_000_000,
@@ -344,7 +344,7 @@ def test_the_columns_of_a_table_may_be_those_of_a_registry(
     loaded = loaded_from(text)
     assert (loaded.findings, loaded.hints) == ((), ())
     source, sink = _ends(loaded.flows[0].resolve())
-    columns = sink.declared.columns
+    columns = sink.declaration.columns
     assert isinstance(columns, Registered)
     assert (columns.subject, columns.key, columns.record_time) == (
         "shop.Order", (), "_record_timestamp",
@@ -362,7 +362,7 @@ def test_json_of_a_registry_has_columns_of_its_json_schemas(loaded_from: Any) ->
     loaded = loaded_from(f"{HEAD}{REGISTRY}tables:\n{table}{BUCKET}")
     assert loaded.findings == ()
     source, sink = _ends(loaded.flows[0])
-    columns = sink.declared.columns
+    columns = sink.declaration.columns
     assert isinstance(columns, Registered)
     assert (columns.kind, columns.subject) == ("JSON", "logs-value")
     assert sink.unknown_fields == "reject"

@@ -53,7 +53,7 @@ class Defaults:
         """The columns that an INSERT of some rows gives. Raises Failure.
 
         Args:
-            rows: the sink's columns, and others; ABSENT as `absent` has it.
+            rows: the sink's columns, and others; ABSENT as `absent_masks` has it.
         """
         (batch,) = rows.select([ABSENT]).combine_chunks().to_batches()
         numbers, masks = matrix(batch, len(self._schema))
@@ -126,7 +126,7 @@ class Defaults:
         return [self._schema.names[index] for index in np.flatnonzero(mask)]
 
 
-def absent(rows: pa.Table) -> pa.ChunkedArray:
+def absent_masks(rows: pa.Table) -> pa.ChunkedArray:
     """ABSENT, where what a change has left alone is there after all."""
     kept = rows.column(UNKNOWN).is_valid().to_numpy() & ~deletes(rows)
     none = pa.scalar(None, pa.binary())

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.clickhouse.client import (
     quote,
 )
 from dataflow_assets.connectors.clickhouse.errors import ACCESS_DENIED, ClickhouseFailure, failing
-from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent
+from dataflow_assets.connectors.clickhouse.sink.defaults import Defaults, absent_masks
 from dataflow_assets.connectors.clickhouse.sink.trial_table import trial_table
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.contracts import ABSENT
@@ -102,7 +102,7 @@ class ClickhouseInsert:
         chosen = rows.select(self._schema.names)
         for name, values in filled.items():
             chosen = chosen.append_column(name, values)
-        chosen = chosen.append_column(ABSENT, absent(rows))
+        chosen = chosen.append_column(ABSENT, absent_masks(rows))
         return chosen.replace_schema_metadata(None)
 
     def _insert(self, table: str, rows: pa.Table, settings: Mapping[str, object]) -> None:

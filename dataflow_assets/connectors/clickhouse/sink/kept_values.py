@@ -53,7 +53,7 @@ def fill_gaps(rows: pa.Table, schema: pa.Schema, stored: StoredRows, *, in_order
     if not key or not unknown.any():
         return Filled(rows, {})
     group = number_keys(rows.select(key))
-    lacks = _absent(rows, len(schema)) & unknown[:, None]
+    lacks = _absent_cells(rows, len(schema)) & unknown[:, None]
     kept = ~lacks.any(axis=1) | _is_last(group) if in_order else np.ones(len(group), np.bool_)
     return _Gaps(rows, schema, key, gone, lacks, _sources(group, lacks), stored).fill(kept)
 
@@ -124,7 +124,7 @@ class _Gaps:
         return f"{rows.column(UNKNOWN)[row]}; and the table has no row of this key with the value"
 
 
-def _absent(rows: pa.Table, columns: int) -> Bools:
+def _absent_cells(rows: pa.Table, columns: int) -> Bools:
     (batch,) = rows.select([ABSENT]).combine_chunks().to_batches()
     mask, absent = matrix(batch, columns)
     return absent[mask]

@@ -76,7 +76,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @property
     @override
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         return self.dsn()
 
     @override
@@ -95,7 +95,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogeth
         return error_table(self)
 
     @override
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         return rejected_table(self)
 
     @override

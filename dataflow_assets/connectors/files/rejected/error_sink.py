@@ -68,7 +68,7 @@ class FilesErrors(ErrorStore):
                         yield f"{self._options.path}/{file.name}, line {number}", line
 
     @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
+    def mark_replayed(self, entries: Sequence[Entry]) -> None:
         content = msgspec.json.encode([one.name for one in entries])
         name = f"{_REPLAYED}/{hashlib.sha256(content).hexdigest()[:32]}.json"
         with translate_errors(self._options, "note replayed records in"):

@@ -71,7 +71,7 @@ class FilesSink(FilesSinkOptions, WritesFiles):
         return FilesErrors(self, "")
 
     @override
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         from dataflow_assets.connectors.files.rejected.error_sink import BESIDE, FilesErrors
 
         return FilesErrors(self, f"{BESIDE}/")

@@ -85,7 +85,7 @@ class Upkeep:
 
     def _forget(self, committer: Committer) -> None:
         """Rows beyond the retention, of the flow's table alone."""
-        retention, column = self._sink.retained
+        retention, column = self._sink.row_retention
         if retention is None or committer.table.name() != self._sink.identifier:
             return
         gone = forget_rows(committer, column, utc_now() - retention)

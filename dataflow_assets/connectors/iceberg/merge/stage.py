@@ -35,10 +35,10 @@ from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, Wri
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
 from dataflow_assets.connectors.iceberg.types import file_schema
-from dataflow_assets.contracts import ABSENT, OP, Rejection, reserved
+from dataflow_assets.contracts import ABSENT, OP, Rejection, system_name
 from dataflow_assets.sdk.key_folding import deletes
 
-AT = reserved("at")  # the order of the rows
+AT = system_name("at")  # the order of the rows
 NAMED = 200  # distinct values of a column up to which files are looked for by value
 _SYSTEM = (pa.field(AT, pa.int64()), pa.field(OP, pa.int8()), pa.field(ABSENT, pa.binary()))
 

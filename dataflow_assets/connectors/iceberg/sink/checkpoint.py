@@ -64,7 +64,7 @@ class CheckpointProperty:
 
     def _open_declared(self) -> Table | None:
         """Made, or changed as far as that is allowed, where the columns are declared."""
-        wanted = self._sink.declared
+        wanted = self._sink.declaration
         self._versions = declared.versions(wanted)
         if wanted is None:
             return None
@@ -79,7 +79,7 @@ class CheckpointProperty:
         of these were registered before.
         """
         with translate_errors(self._sink, "add columns to"):
-            if declared.versions(self._sink.declared) != self._versions:
+            if declared.versions(self._sink.declaration) != self._versions:
                 self._open_declared()
 
     def read(self) -> BranchState | None:

@@ -48,7 +48,7 @@ class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
         return IcebergSinkSession(self, target, run)
 
     @property
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         return json.dumps(self.catalog_properties(), sort_keys=True)
 
     @classmethod
@@ -74,7 +74,7 @@ class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
 
         return error_table(self)
 
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         from dataflow_assets.connectors.iceberg.rejected.error_sink import rejected_table
 
         return rejected_table(self)

@@ -24,9 +24,9 @@ def tables(place: CatalogConnection) -> list[str]:
 
 def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:
     """Yields the id of a field, `partitioning`, or None, and a sentence about it."""
-    if sink.declared is None:
+    if sink.declaration is None:
         return
     with translate_errors(sink, "look at"):
-        _, found = compare(sink.declared, connect(sink).table(sink.identifier))
+        _, found = compare(sink.declaration, connect(sink).table(sink.identifier))
     for one in found:
         yield None if one.field is None else str(one.field), one.sentence

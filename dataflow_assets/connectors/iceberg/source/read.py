@@ -49,7 +49,7 @@ def read(
         columns = metadata if source.incremental_by_snapshot else frozenset()
         rows = 0
         for each in part.ranges:
-            for batch in _present(each, reader):
+            for batch in _range_rows(each, reader):
                 rows += batch.num_rows
                 yield _add_metadata(batch, each, columns)
         if not rows:
@@ -66,7 +66,7 @@ def _table(source: TableSourceOptions, part: IcebergPart) -> Table:
     return table
 
 
-def _present(each: IcebergRange, reader: _Reader) -> Iterator[pa.RecordBatch]:
+def _range_rows(each: IcebergRange, reader: _Reader) -> Iterator[pa.RecordBatch]:
     try:
         yield from reader.rows(each)
     except FileNotFoundError as error:

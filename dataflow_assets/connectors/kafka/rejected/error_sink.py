@@ -118,7 +118,7 @@ class KafkaErrors(ErrorStore):
         return waiting(entries, since, most)
 
     @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
+    def mark_replayed(self, entries: Sequence[Entry]) -> None:
         failpoints.reach("kafka.replayed")
         headed = ((one.id.encode(), [(_READING, str(one.reading).encode())]) for one in entries)
         self._send([Outgoing(self.topic, None, key, headers) for key, headers in headed])

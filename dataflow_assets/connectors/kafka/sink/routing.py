@@ -215,20 +215,20 @@ def _composite(paths: Sequence[Path]) -> Read:
     getters = [(path.text, path.getter()) for path in paths]
 
     def read(body: Any) -> bytes:
-        found = {name: _present(get(body), name) for name, get in getters}
+        found = {name: _require(get(body), name) for name, get in getters}
         return encode(found)
 
     return read
 
 
-def _present(value: Any, name: str) -> Any:
+def _require(value: Any, name: str) -> Any:
     if value is MISSING or value is None:
         raise RejectedRecord("encode", f"no key: the body has no value at {name}")
     return value
 
 
 def _as_key(value: Any, name: str) -> bytes:
-    return text_form(_present(value, name)).encode("utf-8", "strict")
+    return text_form(_require(value, name)).encode("utf-8", "strict")
 
 
 def _rows(rows: pa.RecordBatch) -> Iterator[tuple[Any, Any, Headers, bool, str | None]]:

@@ -66,7 +66,7 @@ class KafkaSink(KafkaSinkOptions):
         return self._errors(self.topic)
 
     @override
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         return self._errors(self.rejected_topic)
 
     def _errors(self, topic: str) -> ErrorStore:

@@ -135,7 +135,7 @@ class KafkaSourceSession(
             for session, one in offsets
         ]
 
-    def closed(self, after: Positions) -> frozenset[str]:
+    def closed_partitions(self, after: Positions) -> frozenset[str]:
         """Returns the partitions of which nothing more is read: their declaration ends there."""
         end = self._source.end
         if end is None:

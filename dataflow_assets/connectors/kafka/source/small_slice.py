@@ -83,7 +83,7 @@ class SmallSlice:
         self.following = max(self.following, end or 0)
         return news
 
-    def silent(self, bootstrap: str, seconds: float) -> TransientError:
+    def silence_error(self, bootstrap: str, seconds: float) -> TransientError:
         """The error where nothing has come for so long, although the topic is there."""
         if self._end is None:
             return self._error(bootstrap, f"no answer for {seconds:g} seconds")

@@ -229,7 +229,7 @@ class _KafkaReading:
 
     def _give_up(self, pieces: Collection[SmallSlice]) -> None:
         for piece in pieces:
-            piece.error = piece.silent(self._bootstrap, SILENCE)
+            piece.error = piece.silence_error(self._bootstrap, SILENCE)
 
     def _settle(self, judge: Callable[[Collection[SmallSlice]], None]) -> None:
         awaited = list(self.awaited.values())

@@ -65,7 +65,7 @@ class KafkaSource(KafkaSourceOptions, ConfirmsTopics, OpensMany, ReadsLargeRecor
 
     @property
     @override
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         return self.cluster()
 
     @override

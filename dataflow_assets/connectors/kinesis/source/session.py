@@ -171,7 +171,7 @@ class KinesisSourceSession(SourceSession, Peeks, RenewsParts):
         return cut(self._stream, one, limit) if one else (piece.part,)
 
     @override
-    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+    def renew(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """Not cut: where a branch upserts, a key must be in one part."""
         self._losses.readable(piece)
         return (piece.part,)

@@ -54,7 +54,7 @@ class MemoryErrors(ErrorStore):
         return waiting((entry(body) for (body,) in found), since, most)
 
     @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
+    def mark_replayed(self, entries: Sequence[Entry]) -> None:
         failpoints.reach("memory.replayed")
         sql = "update errors set replayed = 1 where id = ? and reading <= ?"
         with self._store.transaction() as connection:

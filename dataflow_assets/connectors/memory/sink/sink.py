@@ -43,7 +43,7 @@ class _MemorySink(MemorySinkOptions, ABC):
         """Error records as rows of the table."""
         return MemoryErrors(self.store, self.table)
 
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         """Returns those that were rejected beside the table."""
         return MemoryErrors(self.store, beside(self.table))
 

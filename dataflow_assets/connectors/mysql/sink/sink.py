@@ -76,7 +76,7 @@ class MysqlSink(MysqlSinkOptions, MakesColumns):
         return error_table(self)
 
     @override
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         from dataflow_assets.connectors.mysql.rejected.error_sink import rejected_table
 
         return rejected_table(self)

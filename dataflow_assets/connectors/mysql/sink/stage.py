@@ -9,6 +9,8 @@ of such rows, so where there are several the keys of all are put there first.
 
 from __future__ import annotations
 
+from itertools import count
+
 import pyarrow as pa
 
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
@@ -33,7 +35,10 @@ class MysqlStage:
         self._same = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in self._key)
         # In the order of the stage: a target without statistics would be read whole.
         self._joined = f"{_STAGE} AS s STRAIGHT_JOIN {place} AS t ON {self._same}"
-        columns = [*stage_columns(schema, self._key), f"PRIMARY KEY ({_list(self._key)})"]
+        known = {name.lower() for name in schema.names}
+        self._mark = next(n for n in (f"dataflow_{i}" for i in count()) if n not in known)
+        columns = [*stage_columns(schema, self._key), f"{self._mark} BOOLEAN"]
+        columns.append(f"PRIMARY KEY ({_list(self._key)})")
         link.run(f"DROP TEMPORARY TABLE IF EXISTS {_STAGE}")
         link.run(f"CREATE TEMPORARY TABLE {_STAGE} ({', '.join(columns)}) ENGINE=InnoDB")
 
@@ -52,15 +57,17 @@ class MysqlStage:
             self._link.run(f"DELETE t FROM {self._joined}")
             return
         changed = [quote(name) for name in names if name not in self._key]
-        if changed:
-            sets = ", ".join(f"t.{name} = s.{name}" for name in changed)
-            self._link.run(f"UPDATE {self._joined} SET {sets}")  # noqa: S608 - quoted
+        sets = [*(f"t.{name} = s.{name}" for name in changed), f"s.{self._mark} = TRUE"]
+        self._link.run(f"UPDATE {self._joined} SET {', '.join(sets)}")  # noqa: S608 - quoted
         if step.verb == "upsert":
             self._insert_new(step.rows.num_rows, names)
 
     def _insert_new(self, rows: int, names: list[str]) -> None:
-        """No statement where no key is new: it would be refused for columns that a change lacks."""
-        if self._link.run(f"DELETE s FROM {self._joined}") < rows:
+        """Inserts what the update has not met; a row that came since then is a duplicate key.
+
+        No statement where no key is new: it would be refused for columns that a change lacks.
+        """
+        if self._link.run(f"DELETE FROM {_STAGE} WHERE {self._mark}") < rows:  # noqa: S608 - ours
             listed = _list(names)
             self._link.run(
                 f"INSERT INTO {self._place} ({listed}) SELECT {listed} FROM {_STAGE}"  # noqa: S608 - quoted

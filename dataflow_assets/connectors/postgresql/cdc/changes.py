@@ -97,7 +97,7 @@ def _rows(layout: CdcLayout, found: CdcChanges) -> pa.RecordBatch:
     for index in layout.wanted:
         column = layout.columns[index]
         image = found.image(index)
-        absent = found.absent(image, is_key=column.identifies)
+        absent = found.absent_rows(image, is_key=column.identifies)
         found.check_known(absent, layout.sql, column.name)
         columns.append(column.fit(found.texts(image)))
         unknown.append(absent)

@@ -20,14 +20,14 @@ from dataflow_assets.contracts import (
     Kind,
     Note,
     metadata_column,
-    reserved,
+    system_name,
 )
 from dataflow_assets.formats.rows import objects, unfit_values
 from dataflow_assets.sdk.free_names import free_stem
 from dataflow_assets.sdk.place import constant, with_place
 
 PAYLOAD = Kind.JSON.field("payload")
-UNLOGGED = pa.field(reserved("unlogged"), pa.string(), metadata={Note.LACKS: b"1"})
+UNLOGGED = pa.field(system_name("unlogged"), pa.string(), metadata={Note.LACKS: b"1"})
 """Of each row why values of it are not known; null where all are."""
 OPERATION = metadata_column("operation", pa.string())
 _NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}

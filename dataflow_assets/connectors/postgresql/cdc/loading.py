@@ -145,8 +145,8 @@ class Loading:
         kept = planned.within(self.names)
         return piece.upto if kept == planned else dump(kept)
 
-    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        """Implements `RenewsParts.renewed`: a table with parts left is read again, as it is later.
+    def renew(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        """Implements `RenewsParts.renew`: a table with parts left is read again, as it is later.
 
         A row that has moved between the two snapshots may lie in blocks that were read, and the
         log need not have all of it. The changes since the first snapshot are still read, over

@@ -130,8 +130,8 @@ class PostgresqlCdcSession(
         return self._loading.smaller(piece, limit)
 
     @override
-    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        return self._loading.renewed(piece, limit)
+    def renew(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        return self._loading.renew(piece, limit)
 
     @override
     def upto(self, piece: PartSlice) -> str:

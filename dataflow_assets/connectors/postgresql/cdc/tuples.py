@@ -146,7 +146,7 @@ class CdcChanges:
         """A column of the old rows, of those rows that have one by `has_old`."""
         return self._first[index].take(self.message[self.has_old])
 
-    def absent(self, column: CdcColumn, *, is_key: bool) -> Bools:
+    def absent_rows(self, column: CdcColumn, *, is_key: bool) -> Bools:
         """Marks rows in which a value is not known: not logged, as it is large and unchanged."""
         unknown: Bools = column.kind == _UNCHANGED
         return unknown if is_key else unknown | self.key_only

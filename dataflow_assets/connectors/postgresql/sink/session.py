@@ -17,11 +17,11 @@ from dataflow_assets.connectors.postgresql.sink.checkpoint import (
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
 from dataflow_assets.connectors.postgresql.table.access import (
-    absent,
     check_insertable,
     check_name,
     check_writable,
     holds_rows,
+    missing_table_error,
 )
 from dataflow_assets.connectors.postgresql.table.table import PostgresqlTable, find
 from dataflow_assets.contracts import AddsColumns, ChecksTarget, Run, Target, TargetTable
@@ -66,7 +66,7 @@ class PostgresqlSinkTarget(TargetTable, AddsColumns, ChecksTarget):
             if self._table is not None:
                 check_insertable(link, self._sink, self._table.oid)
             elif not self._sink.auto_create_table:
-                raise absent(link, self._sink)
+                raise missing_table_error(link, self._sink)
 
     @override
     def create(self, sample: pa.Schema) -> None:

@@ -70,7 +70,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @property
     @override
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         return self.dsn()
 
     @override
@@ -89,7 +89,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogeth
         return PostgresqlErrors(self)
 
     @override
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         return rejected_table(self)
 
     @override

@@ -11,15 +11,15 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.table import PostgresqlTable, key_of
-from dataflow_assets.contracts import reserved
+from dataflow_assets.contracts import system_name
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.errors.likely_names import did_you_mean_or
 
-GROUP = reserved("group")  # column: the number of the row's key
-STORED = reserved("stored")  # column: the source says that the key was there before
-POSITION = reserved("position")  # column: the number of a key's spelling
+GROUP = system_name("group")  # column: the number of the row's key
+STORED = system_name("stored")  # column: the source says that the key was there before
+POSITION = system_name("position")  # column: the number of a key's spelling
 MOST_COLUMNS = 20  # that a message lists
-DELETED = reserved("deleted")  # optional column: whether the row's key is to be marked as deleted
+DELETED = system_name("deleted")  # optional column: whether the row's key is marked as deleted
 
 
 @dataclass(frozen=True)

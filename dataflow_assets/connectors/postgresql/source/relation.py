@@ -17,7 +17,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified_name, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, select_expression
-from dataflow_assets.connectors.postgresql.table.access import absent
+from dataflow_assets.connectors.postgresql.table.access import missing_table_error
 from dataflow_assets.connectors.postgresql.table.table import TYPE_NAME
 from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
@@ -145,7 +145,7 @@ def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
         base = qualified_name(*source.place())
         oid = identity(link, source)[1]
         if oid is None:
-            raise absent(link, source)
+            raise missing_table_error(link, source)
         columns = typed_columns(link, link.execute(_COLUMNS, oid))
     by_name = {column.name: column for column in columns}
     if source.verbatim:

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.postgresql.source.polled import (
     polled_table,
 )
 from dataflow_assets.connectors.postgresql.source.relation import identity
-from dataflow_assets.connectors.postgresql.table.access import absent
+from dataflow_assets.connectors.postgresql.table.access import missing_table_error
 from dataflow_assets.sdk.polling import PolledSession
 from dataflow_assets.sdk.server_failure import translate_errors
 
@@ -54,7 +54,7 @@ class PostgresqlSourceSession(PolledSession):
                     link.execute(_MAKE.format(place=place))
             database, oid = identity(link, self._source)
             if oid is None and not self._source.query:
-                raise absent(link, self._source)
+                raise missing_table_error(link, self._source)
             self._identity = f"{database}.{oid or 'query'}"
 
     @override

@@ -37,7 +37,7 @@ _KINDS = {
 _ANY = "SELECT 1 FROM {} LIMIT 1"
 
 
-def absent(link: Link, owner: NamedTable) -> PermanentError:
+def missing_table_error(link: Link, owner: NamedTable) -> PermanentError:
     """Why a table is not found; with the one of this name that is elsewhere, or spelled otherwise.
 
     Called on the driver, where a table is missing that nobody is to create.

@@ -45,7 +45,7 @@ class TrinoRows:
     def _first(self, names: tuple[str, ...], clauses: str) -> list[object]:
         """A row of which the clauses are true; empty where there is none."""
         texts = ", ".join(f"CAST({quote(name)} AS varchar)" for name in names)
-        rows = self.source.named()
+        rows = self.source.named_query()
         firsts = self.client.rows(f"SELECT {texts} FROM ({rows}) {clauses} LIMIT 1")  # noqa: S608 - quoted
         return list(firsts[0]) if firsts else []
 
@@ -77,7 +77,7 @@ class TrinoRows:
             return statement.replace(self.table, self.source, _every_row(self.table))
         names = {column.name for column in self.source.columns}
         values = ", ".join(_value(column, names) for column in self.table.columns)
-        query = f"SELECT {values} FROM ({self.source.named()})"  # noqa: S608 - quoted
+        query = f"SELECT {values} FROM ({self.source.named_query()})"  # noqa: S608 - quoted
         return f"CREATE OR REPLACE TABLE {self.table.place.quoted_name} AS {query}"
 
 

@@ -22,7 +22,7 @@ from dataflow_assets.connectors.trino.sink.recovery import (
     UnknownEnd,
     ends_of,
     have_committed,
-    unknown,
+    unknown_end,
     unknown_position,
 )
 from dataflow_assets.connectors.trino.sink.span_stage import SpanStage
@@ -139,7 +139,7 @@ class TrinoCheckpoints(SpanCheckpointStore):
         if ends.unknown and appends:
             query, known = ends.unknown[0].query, stored.document.checkpoint
             after = self.checkpoints.after(stored.document, query)
-            self.unknown = unknown(self._table.place, query, known, after, flow)
+            self.unknown = unknown_end(self._table.place, query, known, after, flow)
             return stored
         for doubt in ends.unknown:
             log.warning(_REPEATED, flow, doubt.query, self._table.place)

@@ -98,7 +98,7 @@ def ends_of(asked: Sequence[Doubt], committed: Sequence[bool | None], known: Che
     )
 
 
-def unknown(
+def unknown_end(
     place: TrinoPlace, query: str, known: Checkpoint, after: Checkpoint | None, flow: str
 ) -> UnknownEnd:
     """The error of a statement of which nothing tells any more.

@@ -87,7 +87,7 @@ class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
         return error_table(self)
 
     @override
-    def rejected(self) -> Entries:
+    def rejected_entries(self) -> Entries:
         from dataflow_assets.connectors.trino.rejected.error_sink import rejected_table
 
         return rejected_table(self)

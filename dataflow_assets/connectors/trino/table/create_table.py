@@ -136,16 +136,16 @@ def _lossless(wanted: str, made: str) -> str:
 def _make(
     client: TrinoClient, place: TrinoPlace, kinds: dict[str, str], docs: dict[str, str]
 ) -> None:
-    def listed(comments: Sequence[str]) -> str:
+    def column_list(comments: Sequence[str]) -> str:
         pairs = zip(kinds.items(), comments, strict=True)
         return ", ".join(f"{quote(name)} {kind}{comment}" for (name, kind), comment in pairs)
 
     notes = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
     try:
-        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed(notes)})")
+        client.create(f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({column_list(notes)})")
     except TrinoFailure as failure:
         if failure.transient or not docs:
             raise
         client.create(
-            f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({listed([''] * len(kinds))})"
+            f"CREATE TABLE IF NOT EXISTS {place.quoted_name} ({column_list([''] * len(kinds))})"
         )

@@ -64,7 +64,7 @@ class TrinoDocument(msgspec.Struct, frozen=True):
     @property
     def tells(self) -> bool:
         """Returns whether a driver has come further than to its epoch."""
-        content = self.checkpoint.positions or self.intent or self.undecided
+        content = self.checkpoint.positions or self.intent or self.open_doubts
         return bool(content or self.emptying)
 
     @property
@@ -73,7 +73,7 @@ class TrinoDocument(msgspec.Struct, frozen=True):
         return (*([self.pending] if self.pending else []), *self.doubts)
 
     @property
-    def undecided(self) -> tuple[Doubt, ...]:
+    def open_doubts(self) -> tuple[Doubt, ...]:
         """All statements that may have written rows, the last one first."""
         return (*(one.doubt for one in self.whole), *self.aside)
 
@@ -92,7 +92,7 @@ class TrinoStored:
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """All statements that may have written rows, the last one first."""
-        return self.document.undecided
+        return self.document.open_doubts
 
 
 def parse(text: str) -> TrinoDocument:

@@ -38,7 +38,7 @@ class Source:
         listed = ", ".join([*values, OPERATION, ABSENT, self._at])
         return f"SELECT {listed} FROM {self._raw} WHERE {condition}"  # noqa: S608 - quoted
 
-    def named(self) -> str:
+    def named_query(self) -> str:
         """A query of the rows under the names of the columns, without those of ours."""
         pairs = zip(_columns(len(self.columns)), self.columns, strict=True)
         listed = ", ".join(f"{text} AS {quote(column.name)}" for text, column in pairs)

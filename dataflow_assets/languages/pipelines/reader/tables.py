@@ -91,7 +91,7 @@ def mapped_row(
         raise Unreadable(place, f"{message}DUPLICATE KEY UPDATE")
     if not mapped:
         outputs = [
-            _output(column, BATCH[column.name.lower()])
+            _column_output(column, BATCH[column.name.lower()])
             for column in table.insertable_columns
             if column.name.lower() in BATCH
         ]
@@ -112,7 +112,7 @@ def _map(one: syntax.Mapped, table: PipelineTable) -> PipelineOutput:
     if rest:
         form: Form = "JSON" if column.type.kind == "json" else "STRING"
         extract = Extract(form, extract, tuple(rest))
-    return _output(column, extract)
+    return _column_output(column, extract)
 
 
 def inserted_row(
@@ -131,7 +131,7 @@ def inserted_row(
         )
         raise Unreadable(insert.place, message)
     outputs = [
-        _output(column, bound(node, batch))
+        _column_output(column, bound(node, batch))
         for column, node in zip(columns, insert.selected, strict=True)
     ]
     _check_key(insert, [one.name for one in outputs], declared, table)
@@ -196,7 +196,7 @@ def _insertable_column(name: syntax.PipelineName, table: PipelineTable) -> Pipel
     return column
 
 
-def _output(column: PipelineColumn, expression: Expression) -> PipelineOutput:
+def _column_output(column: PipelineColumn, expression: Expression) -> PipelineOutput:
     return PipelineOutput(column.name, column.type, expression, column.nullable)
 
 
@@ -206,7 +206,7 @@ def _complete(
     """With null for each column that is not filled."""
     filled: Mapping[str, PipelineOutput] = {one.name: one for one in outputs}
     return tuple(
-        filled.get(one.name) or _output(one, PipelineConstant(None))
+        filled.get(one.name) or _column_output(one, PipelineConstant(None))
         for one in table.insertable_columns
     )
 

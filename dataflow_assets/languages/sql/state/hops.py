@@ -214,7 +214,7 @@ class Flowing:
         refused = [self._refuse(hop.stage, *one) for one in merged.refused]
         puts = kept_rows(merged.puts)
         if hop.stage + 1 == len(self.view.stages):
-            return MovedRows(puts, output=[*self._output(merged), *refused])
+            return MovedRows(puts, output=[*self._output_rows(merged), *refused])
         return MovedRows(puts, self._spread(hop.stage + 1, merged.sign()), refused)
 
     def _spread(self, stage: int, given: Signed) -> dict[str, pa.Table]:
@@ -222,7 +222,7 @@ class Flowing:
         tables = {Hop("distinct", stage): moved.distinct, Hop("groups", stage): moved.groups}
         return {hop.table: one for hop, one in tables.items() if one.num_rows}
 
-    def _output(self, merged: MergedGroups) -> Iterator[OutputRow]:
+    def _output_rows(self, merged: MergedGroups) -> Iterator[OutputRow]:
         """A row that has another key now is deleted under the one before."""
         ranked = isinstance(self.view.stages[-1], Ranking)
         there = {key_of(self.view, now) for _, _, now in merged.rows if ranked and now is not None}

@@ -18,7 +18,7 @@ from dataflow_assets.contracts import (
     Note,
     PartSlice,
     metadata_column,
-    reserved,
+    system_name,
 )
 from dataflow_assets.languages.sql.state.files import StateFiles
 from dataflow_assets.languages.sql.state.manifest import StateFile
@@ -90,7 +90,7 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays.append(batch.column(name))
     names = _place(batch)
     place = pa.StructArray.from_arrays([batch.column(one) for one in names], names)
-    fields.append(pa.field(reserved("place"), place.type, metadata={Note.PLACE: ONE_ROW}))
+    fields.append(pa.field(system_name("place"), place.type, metadata={Note.PLACE: ONE_ROW}))
     fields.append(pa.field(REFUSED_ROW, pa.string()))
     return pa.RecordBatch.from_arrays(
         [*arrays, place, batch.column("reason")], schema=pa.schema(fields)

@@ -84,7 +84,7 @@ def rebuild_ends(messages: Messages, start: Position, end: Position | None) -> d
 
 def closed_partitions(view: ViewPlan, messages: Messages, offsets: Positions) -> frozenset[str]:
     """The partitions of which nothing more is ever read: no window waits for them."""
-    return frozenset() if view.windows is None else messages.closed(offsets)
+    return frozenset() if view.windows is None else messages.closed_partitions(offsets)
 
 
 def waiting_partitions(view: ViewPlan, messages: Messages, upto: Positions) -> Iterable[str]:

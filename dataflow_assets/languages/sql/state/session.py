@@ -113,7 +113,7 @@ class ViewSession(
     @override
     @classmethod
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
-        messages: list[Any] = [one.messages for one in sessions]  # of one class, as `shared` says
+        messages: list[Any] = [one.messages for one in sessions]  # of one class: `connection_group`
         ends = type(messages[0]).ends_together(messages)
         return [one if isinstance(one, DataflowError) else ending(one) for one in ends]
 

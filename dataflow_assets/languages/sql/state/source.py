@@ -58,11 +58,11 @@ class ViewSource(ViewSourceOptions, ChecksKeys, ReadsParts):
 
     @property
     @override
-    def shared(self) -> Hashable:
+    def connection_group(self) -> Hashable:
         # Sessions that are asked together have messages of one class.
         if not self.others:
-            return self.source.shared
-        return tuple(source.shared for source in self.sources)
+            return self.source.connection_group
+        return tuple(source.connection_group for source in self.sources)
 
     @property
     @override

@@ -84,9 +84,9 @@ class UnitedSession(SourceSession, ChoosesReader, EndsOfMany, Peeks, TakesOverPo
     def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
         return [outcome(one.end) for one in sessions]
 
-    def closed(self, after: Positions) -> frozenset[str]:
+    def closed_partitions(self, after: Positions) -> frozenset[str]:
         """Returns the partitions of which nothing more is read: their declaration ends there."""
-        ends = [one.closed(some) for one, some in self._each(after)]
+        ends = [one.closed_partitions(some) for one, some in self._each(after)]
         return frozenset(name_partition(n, one) for n, some in enumerate(ends) for one in some)
 
     @override

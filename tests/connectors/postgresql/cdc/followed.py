@@ -103,7 +103,7 @@ class Followed:
     def replay(self) -> tuple[int, int]:
         """Puts back what was rejected: how many rows were stored, how many rejected again."""
         done = [*replay(self.flow, lambda: self.engine, Run())]
-        return sum(one.rows for one in done), sum(one.rejected for one in done)
+        return sum(one.rows for one in done), sum(one.rejected_again for one in done)
 
     def wait_until_free(self) -> None:
         """Until nobody reads the slot: the server notices the end of a connection late."""

@@ -25,7 +25,7 @@ from dataflow_assets.connectors.postgresql.cdc.started_reader import begin, begi
 from dataflow_assets.connectors.postgresql.cdc.transactions import Transactions
 from dataflow_assets.connectors.postgresql.cdc.walsender import Walsender
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
-from dataflow_assets.contracts import PARTS, Limit, PartSlice, Span, reserved
+from dataflow_assets.contracts import PARTS, Limit, PartSlice, Span, system_name
 from dataflow_assets.errors import TransientError
 from tests.connectors.postgresql.cdc.followed import Followed
 from tests.connectors.postgresql.cdc.test_stream import CHANGES
@@ -105,7 +105,9 @@ def test_one_reader_gives_each_transaction_to_its_stretch(
         assert [row for part in found for row in part] == whole
         for part, (low, high) in zip(found, pairwise(bounds), strict=True):
             commits = {
-                Lsn.parse(row[reserved("lsn")]).value for row in part if reserved("lsn") in row
+                Lsn.parse(row[system_name("lsn")]).value
+                for row in part
+                if system_name("lsn") in row
             }
             assert all(low.value <= commit < high.value for commit in commits)
 

@@ -394,7 +394,7 @@ def test_parts_are_cut_by_their_large_values_and_again_where_less_is_allowed(
         assert len(whole.slices) == 1
         (piece,) = whole.slices
         assert isinstance(piece, PartSlice)
-        for cut in (session.smaller, session.renewed):
+        for cut in (session.smaller, session.renew):
             parts = cut(piece, Limit(bytes=4 * 1024 * 1024))
             pieces = [replace(piece, part=part) for part in parts]
             batches = [[*union.source.batches(one, frozenset())] for one in pieces]

@@ -255,7 +255,7 @@ def test_a_snapshot_of_the_same_name_is_another_one(followed: Followed) -> None:
         earlier = replace(held[0], part=json.dumps({**json.loads(held[0].part), "lsn": "0/1"}))
         with pytest.raises(Outdated):
             session.smaller(earlier, followed.limit)
-        assert list(session.renewed(earlier, followed.limit)) == [piece.part for piece in held]
+        assert list(session.renew(earlier, followed.limit)) == [piece.part for piece in held]
 
 
 @pytest.fixture

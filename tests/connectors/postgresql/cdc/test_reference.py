@@ -17,7 +17,7 @@ import pytest
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.postgresql.cdc import idle_log, peeked
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.contracts import Limit, reserved
+from dataflow_assets.contracts import Limit, system_name
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -117,10 +117,10 @@ def test_a_table_without_the_column_has_no_id(followed: Followed) -> None:
     begin = followed.start()
     followed.run("INSERT INTO source VALUES (7, 'a'); DELETE FROM source")
     (batch,) = followed.read(begin, frozenset({"id", "operation"}))
-    assert reserved("id") not in batch.schema.names
-    assert tuples([batch], ["code", reserved("operation")]) == [(7, "insert"), (7, "delete")]
+    assert system_name("id") not in batch.schema.names
+    assert tuples([batch], ["code", system_name("operation")]) == [(7, "insert"), (7, "delete")]
     (batch,) = followed.but(primaryKeyColumn="code").read(begin, frozenset({"id"}))
-    assert tuples([batch], [reserved("id")]) == [(7,), (7,)]
+    assert tuples([batch], [system_name("id")]) == [(7,), (7,)]
 
 
 def test_without_a_heartbeat_the_position_moves_with_changes_only(

@@ -25,7 +25,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse_part,
 )
 from dataflow_assets.connectors.postgresql.cdc.read import CdcStream
-from dataflow_assets.contracts import Limit, PartSlice, Positions, Run, SourceSession, reserved
+from dataflow_assets.contracts import Limit, PartSlice, Positions, Run, SourceSession, system_name
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.take_over import adopt_file
@@ -559,7 +559,7 @@ def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
     table.run("INSERT INTO source VALUES (300, 'stored', 1)")
     table.run("INSERT INTO source VALUES (301, 'new', 1)")
     (batch,) = table.read(begin, frozenset({"lsn"}))
-    (stored, _) = tuples([batch], [reserved("lsn")])
+    (stored, _) = tuples([batch], [system_name("lsn")])
     document = {"lastAckedLSN": stored[0], "phase": "streaming", "slotName": table.schema}
     with closing(table.source.open("followed/adopt")) as session:
         adopted = session.adopt(document)
@@ -578,7 +578,7 @@ def test_a_slot_that_the_operator_s_heartbeats_have_moved(
     begin = table.start()
     table.run("INSERT INTO source VALUES (300, 'stored', 1)")
     (batch,) = table.read(begin, frozenset({"lsn"}))
-    ((stored,),) = tuples([batch], [reserved("lsn")])
+    ((stored,),) = tuples([batch], [system_name("lsn")])
     checkpoint = {"postgresql-cdc": {"lastAckedLSN": stored, "phase": "streaming"}}
     table.run("CREATE TABLE noise AS SELECT 1")
     table.advanced()

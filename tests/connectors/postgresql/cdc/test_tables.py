@@ -25,8 +25,8 @@ from dataflow_assets.contracts import (
     Run,
     lasting,
     local_now,
-    reserved,
     shape_of,
+    system_name,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
@@ -166,7 +166,7 @@ def test_each_branch_reads_again_what_another_process_had_begun(two: Two) -> Non
         found = []
         for _ in range(2):
             session.plan(session.start(), two.limit)
-            found.append([part for piece in old for part in session.renewed(piece, two.limit)])
+            found.append([part for piece in old for part in session.renew(piece, two.limit)])
     assert found[0] == found[1] != []
 
 
@@ -309,7 +309,7 @@ def test_columns_that_are_announced_again_change_no_batch(two: Two) -> None:
     two.run("ALTER TABLE items ALTER COLUMN price SET STATISTICS 50")
     two.run("INSERT INTO items VALUES (31, 3, 2); INSERT INTO source VALUES (4, 'd')")
     batches = two.read(after, frozenset({"table"}))
-    assert tuples(batches, [reserved("table"), "id"]) == [
+    assert tuples(batches, [system_name("table"), "id"]) == [
         *((f"{two.schema}.source", number) for number in (3, 4)),
         *((f"{two.schema}.items", number) for number in (30, 31)),
     ]

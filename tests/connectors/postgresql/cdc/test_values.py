@@ -11,7 +11,7 @@ import pytest
 from dataflow_assets.connectors.postgresql.cdc.layout import former_names
 from dataflow_assets.connectors.postgresql.cdc.text_values import fit_column
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE, Rejects, reserved
+from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE, Rejects, system_name
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.records.chain import Transformation
@@ -385,7 +385,9 @@ def test_partitions_come_under_the_name_of_their_root(followed: Followed) -> Non
     followed.run("UPDATE source SET day = day + 40 WHERE id > 50; DELETE FROM source WHERE id = 3; "
                  "UPDATE source SET day = '2026-06-01', name = 'moved' WHERE id = 1")  # fmt: skip
     batches = followed.read(followed.position(), frozenset({"table"}))
-    assert {row for (row,) in tuples(batches, [reserved("table")])} == {f"{followed.schema}.source"}
+    assert {row for (row,) in tuples(batches, [system_name("table")])} == {
+        f"{followed.schema}.source"
+    }
     followed.drain()
     assert followed.same()
 
@@ -526,14 +528,14 @@ def test_debezium_s_envelope(followed: Followed) -> None:
     lsns = {one["source"]["lsn"] for one in found}
     batches = followed.read(begin, frozenset({"lsn", "operation", "xid", "committed_at"}))
     rows = [row for batch in batches for row in batch.to_pylist()]
-    assert {row[reserved("lsn")] for row in rows} == lsns
-    assert [row[reserved("operation")] for row in rows] == [
+    assert {row[system_name("lsn")] for row in rows} == lsns
+    assert [row[system_name("operation")] for row in rows] == [
         "insert",
         "update",
         "delete",
         "truncate",
     ]
-    assert all(row[reserved("xid")] and row[reserved("committed_at")] for row in rows)
+    assert all(row[system_name("xid")] and row[system_name("committed_at")] for row in rows)
 
 
 def test_the_envelope_is_unwrapped_by_the_step(followed: Followed) -> None:

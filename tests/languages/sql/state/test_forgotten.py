@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from dataflow_assets.contracts import reserved
+from dataflow_assets.contracts import system_name
 from dataflow_assets.languages.sql.state.driver import Limits
 from dataflow_assets.languages.sql.state.manifest import Manifest, manifest_of
 from dataflow_assets.languages.sql.state.source import ViewSource
@@ -53,7 +53,7 @@ class Forgetful(Sink):
         for one in (one for part in parts for one in part.to_pylist()):
             body = json.loads(one["body"])
             self.rows.pop(body["g"], None)
-            if one[reserved("operation")] != "delete":
+            if one[system_name("operation")] != "delete":
                 self.rows[body["g"]] = body
 
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.contracts import MESSAGES, OffsetSlice, Source, Span, reserved
+from dataflow_assets.contracts import MESSAGES, OffsetSlice, Source, Span, system_name
 from dataflow_assets.contracts.reading import Asked
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state import reading
@@ -102,15 +102,15 @@ class Sink:
         """Each key once; nothing that is there already, and no delete of what is not."""
         seen: set[str] = set()
         for row in (row for part in parts for row in part.to_pylist()):
-            if row[reserved("operation")] == "refused":
-                if row[reserved("offset")] is not None:
-                    self.refused.append((row[reserved("partition")], row[reserved("offset")]))
+            if row[system_name("operation")] == "refused":
+                if row[system_name("offset")] is not None:
+                    self.refused.append((row[system_name("partition")], row[system_name("offset")]))
                 continue
             body = json.loads(row["body"], parse_float=Decimal)
             key = json.dumps({name: str(body[name]) for name in self.keys})
             assert key not in seen
             seen.add(key)
-            if row[reserved("operation")] == "delete":
+            if row[system_name("operation")] == "delete":
                 del self.rows[key]
             else:
                 assert self.rows.get(key) != body

@@ -39,7 +39,7 @@ def _back(kind: FlinkType, environment: Environment) -> Change:
     return lambda value: value
 
 
-def _present(wanted: FlinkType) -> Callable[[Sequence[FlinkType], Environment], Resolved]:
+def _current_time(wanted: FlinkType) -> Callable[[Sequence[FlinkType], Environment], Resolved]:
     def resolve(types: Sequence[FlinkType], environment: Environment) -> Resolved:
         fit(types, ())
         now = cutter(INSTANT)(environment.now.astimezone(UTC))
@@ -115,7 +115,7 @@ FUNCTIONS = (
         "CURRENT_TIMESTAMP",
         "TIMESTAMP_LTZ(3): when the micro-batch was planned, the same for all its rows and when "
         "they are read again. Also `NOW()`, `CURRENT_ROW_TIMESTAMP()`, `PROCTIME()`.",
-        _present(INSTANT),
+        _current_time(INSTANT),
         (("CURRENT_TIMESTAMP = NOW()", "TRUE"),),
         _GROUP,
     ),
@@ -123,7 +123,7 @@ FUNCTIONS = (
         "LOCALTIMESTAMP",
         "LOCALTIMESTAMP",
         "The same as TIMESTAMP(3) in `table.local-time-zone`.",
-        _present(TIMESTAMP),
+        _current_time(TIMESTAMP),
         (("LOCALTIMESTAMP", "2026-07-20 10:00:00.000"),),
         _GROUP,
     ),
@@ -131,7 +131,7 @@ FUNCTIONS = (
         "CURRENT_DATE",
         "CURRENT_DATE",
         "",
-        _present(DATE),
+        _current_time(DATE),
         (("CURRENT_DATE", "2026-07-20"),),
         _GROUP,
     ),
