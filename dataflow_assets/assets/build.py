@@ -197,8 +197,8 @@ def _drive(
 
 def _end_tick(draining: Draining, context: dg.AssetExecutionContext) -> None:
     """Notes the result for the triggers; none of them follows a run that was cut short."""
-    if draining.stopped:
-        context.log.info("what was read is committed; no trigger follows: %s", draining.stopped)
+    if draining.stop_reason:
+        context.log.info("what was read is committed; no trigger follows: %s", draining.stop_reason)
         raise dg.DagsterExecutionInterruptedError
     context.instance.add_run_tags(context.run.run_id, {RESULT: draining.result().as_text()})
 

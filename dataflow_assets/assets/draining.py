@@ -74,7 +74,7 @@ class Draining:
                 stopping.manifest_changed(self._flow),
             ),
         )
-        self._counter, self._stopped = ResultCounter(self._flow), ""
+        self._counter, self._stop_reason = ResultCounter(self._flow), ""
         self._reports = drain(self._flow, spark, request)
         self._first: list[Report] = []
 
@@ -115,9 +115,9 @@ class Draining:
         return self._counter.result(self._context.run.run_id)
 
     @property
-    def stopped(self) -> str:
-        """Why the run has ended before its end; also where that was asked for at the very end."""
-        return self._stopped or self._interrupts.reason() or ""
+    def stop_reason(self) -> str:
+        """Returns why the run was cut short; also where that was asked for at its very end."""
+        return self._stop_reason or self._interrupts.reason() or ""
 
     def _finish(self) -> None:
         first, self._first = self._first, []
@@ -132,7 +132,7 @@ class Draining:
         """Why to end between two micro-batches; being asked is also the time to tell what waits."""
         self._tell(self._events.due(idle=True))
         reason = self._interrupts.reason() or self._looks()
-        self._stopped = self._stopped or reason or ""
+        self._stop_reason = self._stop_reason or reason or ""
         return reason
 
     def _tell(self, nodes: Sequence[AssetNode]) -> None:

@@ -76,7 +76,7 @@ def _asset(
 
 
 def _result(context: dg.AssetExecutionContext, flow: Flow) -> RunResult:
-    """What the drain of this run has noted, or of the run that this one goes on with."""
+    """Returns the result that the drain has noted, be it in the run that this one goes on with."""
     run = context.instance.get_run_by_id(context.run.run_id)
     noted = run.tags.get(RESULT) if run else None
     if noted is None:  # somebody runs the trigger by itself
@@ -95,14 +95,14 @@ def run_trigger(
     name = trigger.label(index)
     with log_to_run(flow, context), failing(flow, context):
         if not trigger.image:
-            _run_in_dagster(context, trigger, f"trigger {name} of flow {flow.id}")
+            run_in_dagster(context, trigger, f"trigger {name} of flow {flow.id}")
         elif inside():
             _run_in_cluster(context, flow, trigger, index, result)
         else:
             run_process(flow, trigger, name, result, TriggerHost(context.log.info))
 
 
-def _run_in_dagster(context: dg.OpExecutionContext, trigger: Trigger, about: str) -> None:
+def run_in_dagster(context: dg.OpExecutionContext, trigger: Trigger, about: str) -> None:
     """In a run of its own, in this process: its page tells which run has triggered it."""
     repository = context.repository_def
     selection = None
@@ -141,10 +141,11 @@ def _run_in_cluster(
     except ImportError:
         raise PermanentError(f"{about} {_NO_DAGSTER_K8S}") from None
     env = [one.model_dump(by_alias=True, exclude_defaults=True) for one in trigger.env]
-    told = [{"name": name, "value": value} for name, value in result.environment().items()]
+    about_run = [{"name": name, "value": value} for name, value in result.environment().items()]
     labels = {"dataflow-cron": flow.name, "run-id": result.run[:8], "trigger-index": str(index)}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
+        # Superseded by pipes, which make pods and not Jobs, as the operator's triggers are.
+        warnings.simplefilter("ignore", dg.SupersessionWarning)
         try:
             execute_k8s_job(
                 context,
@@ -155,7 +156,7 @@ def _run_in_cluster(
                 image_pull_policy=trigger.image_pull_policy,
                 resources=trigger.resources,
                 labels={f"{_LABEL}/{name}": value[:63] for name, value in labels.items()},
-                container_config={"env": [*told, *env]},
+                container_config={"env": [*about_run, *env]},
             )
         except Exception as error:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -209,7 +209,7 @@ def _lane(answer: Answer, driven: Driven) -> str:
 
 
 def _next_tick(flow: Flow) -> datetime | None:
-    """Of a flow with a schedule that has ticks."""
+    """Returns the next tick; None of a flow that has none."""
     if flow.schedule is None or flow.schedule.suspended or flow.suspended:
         return None
     return flow.schedule.after(datetime.now(UTC))

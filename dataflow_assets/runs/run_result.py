@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from dataflow_assets.contracts import Positions, Totals
@@ -24,6 +24,10 @@ class RunResult:
     rejected: int | None = None
     positions: Positions = field(default_factory=dict)
     error: str = ""
+
+    def with_error(self, error: str) -> RunResult:
+        """Returns the result of a run that failed after its drain."""
+        return replace(self, status="failure", error=error)
 
     def environment(self) -> dict[str, str]:
         """Returns the variables that each trigger has beside those of its own."""

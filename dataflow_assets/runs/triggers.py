@@ -80,7 +80,7 @@ def run_process(
         last.append(mask(line, [flow]))
         host.say(f"{name}: {last[-1]}")
 
-    with _started(command, _environment(variables, result), about) as process:
+    with _start(command, _environment(variables, result), about) as process:
         reason = _follow(process, tell, host)
     if reason is None and process.returncode:
         output = "".join(f"\n{line}" for line in last)
@@ -151,7 +151,7 @@ def _environment(variables: Mapping[str, str], result: RunResult) -> dict[str, s
 
 
 @contextmanager
-def _started(
+def _start(
     command: list[str], environment: Mapping[str, str], about: str
 ) -> Iterator[subprocess.Popen[str]]:
     """The process in a session of its own, all of which is gone once the block ends."""
@@ -187,11 +187,13 @@ def _follow(
     reader = threading.Thread(target=_read, args=(process.stdout, lines.put), daemon=True)
     reader.start()
     reason = None
-    while process.poll() is None and not (reason := host.stop()):
-        with suppress(queue.Empty):
-            tell(lines.get(timeout=_LOOK_SECONDS))
-    _end(process)  # what it has left behind holds the other end of the pipe
-    reader.join(GRACE_SECONDS)
+    try:
+        while process.poll() is None and not (reason := host.stop()):
+            with suppress(queue.Empty):
+                tell(lines.get(timeout=_LOOK_SECONDS))
+    finally:
+        _end(process)  # what it has left behind holds the other end of the pipe
+        reader.join(GRACE_SECONDS)
     while not lines.empty():
         tell(lines.get())
     return reason

@@ -105,7 +105,7 @@ class CronTimes(Written):
         return day.month in self.months and right
 
     def _of_every_hour(self, day: date, zone: ZoneInfo) -> Iterator[datetime]:
-        """By the time that has passed: a day has 23 to 25 hours."""
+        """Counts the minutes that pass: a day has 23 to 25 hours."""
         now = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
         while (wall := now.astimezone(zone)).date() <= day:
             if wall.date() == day and wall.minute in self.minutes:

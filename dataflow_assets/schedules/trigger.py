@@ -40,7 +40,7 @@ class ConfigMapKeyRef(Spec):
 
 
 class EnvSource(Spec):
-    """Where a variable's value is looked up: one of these."""
+    """One place where the value of a variable is looked up."""
 
     secret_key_ref: SecretKeyRef | None = None
     """A key of a Secret: `name`, `key` and `optional`."""

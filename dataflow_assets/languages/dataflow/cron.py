@@ -1,4 +1,4 @@
-"""The `DataFlowCron` kind: what its spec has beside that of a `DataFlow`, and its schedule."""
+"""The `DataFlowCron` kind: its spec, which is that of a `DataFlow` with a schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataflow_assets.languages.dataflow import model
 from dataflow_assets.schedules.cron import CronTimes
 from dataflow_assets.schedules.schedule import ConcurrencyPolicy, Schedule
 from dataflow_assets.schedules.trigger import Trigger
-from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.spec import Addition, Hint, Spec
 
 KIND = "DataFlowCron"
 _KEPT = Hint("Dagster keeps the runs, and all alike: the job `retention` says for how long")
@@ -34,10 +34,11 @@ def _zone(name: str) -> str:
     return name
 
 
-class CronSpec(model.DataFlowSpec):
-    """What a `DataFlowCron` has beside the fields of a `DataFlow`.
+class CronFields(Spec):
+    """The schedule, beside the fields of a `DataFlow`.
 
-    Each tick is a run that reads up to the newest record at its start, and then runs the triggers.
+    Each tick of the schedule is a run that reads up to the newest record at its start, and then
+    runs the triggers.
     """
 
     schedule: CronTimes
@@ -67,6 +68,10 @@ class CronSpec(model.DataFlowSpec):
     run that was cancelled or replaced."""
 
 
+class CronSpec(model.DataFlowSpec, CronFields):
+    """The flow and its schedule."""
+
+
 class CronManifest(model.Manifest):
     """The document."""
 
@@ -93,7 +98,7 @@ def schedule(manifest: model.Manifest) -> Schedule | None:
 
 
 def findings(document: Document, manifest: model.Manifest) -> Iterator[Finding]:
-    """What the fields of a `DataFlowCron` say against each other."""
+    """Finds fields of a `DataFlowCron` that do not fit each other."""
     spec = manifest.spec
     if not isinstance(spec, CronSpec):
         return

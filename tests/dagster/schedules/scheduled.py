@@ -56,6 +56,12 @@ class Scheduled:
         job = self.definitions().resolve_job_def("orders_job")
         return job.execute_in_process(instance=self.instance, raise_on_error=False, tags=tags)
 
+    def ask_to_stop(self) -> None:
+        """What Dagster notes before it sends a signal to the process of the run."""
+        (run,) = self.instance.get_runs()
+        if run.status == dg.DagsterRunStatus.STARTED:
+            self.instance.report_run_canceling(run)
+
     def written(self, name: str) -> list[str]:
         """The lines of a file that a trigger has written."""
         path = self.folder / name
