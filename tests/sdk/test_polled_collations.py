@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 import devservers
+from dataflow_assets.contracts import Limit
+from dataflow_assets.errors import PermanentError
 from tests.sdk.polled import Polled
 
 TRACKED = {"changeTrackingColumn": "version"}
@@ -63,3 +67,48 @@ def test_a_query(polled: Polled) -> None:
         polled.run("INSERT INTO source VALUES (%s, %s)", at, version)
         polled.drain()
     assert found(polled, "version") == ["B", "C", "a"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ("id int", "id TYPE text", "were numbers at the checkpoint, and are string now"),
+        ("id text", "id TYPE int USING 7", "were string at the checkpoint, and are numbers now"),
+        (
+            "id int, version timestamp",
+            "version TYPE timestamptz",
+            "were times, numbers at the checkpoint, and are times with a zone, numbers now",
+        ),
+    ],
+)
+def test_columns_that_put_rows_in_another_order_stop_the_flow(
+    polled: Polled, before: str, after: str, kinds: str
+) -> None:
+    """Behind 9 as a text there is no 10: the rows would be passed over in silence."""
+    polled.options = TRACKED if "version" in before else {}
+    create(polled, before)
+    polled.run("INSERT INTO source (id) VALUES ('9')")
+    polled.drain()
+    with closing(polled.source.open("x")) as session:
+        at, span = {"table": polled.position()}, session.plan(session.start(), Limit())
+    polled.run(f"ALTER TABLE source ALTER {after}")
+    with closing(polled.source.open("x")) as session:
+        for ask in (
+            lambda: session.lags("table", at["table"], session.end()["table"]),
+            lambda: session.plan(at, Limit()),
+            lambda: session.lag(at),
+            lambda: list(polled.source.batches(span.slices[0], frozenset())),
+        ):
+            with pytest.raises(PermanentError, match=kinds):
+                ask()
+
+
+def test_a_wider_type_of_the_same_kind_keeps_the_order(polled: Polled) -> None:
+    create(polled, "id int, version numeric")
+    polled.options = TRACKED
+    polled.run("INSERT INTO source VALUES (9, 9)")
+    polled.drain()
+    polled.run("ALTER TABLE source ALTER id TYPE numeric, ALTER version TYPE bigint")
+    polled.run("INSERT INTO source VALUES (10, 10)")
+    polled.drain()
+    assert found(polled) == ["10", "9"]

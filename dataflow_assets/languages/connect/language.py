@@ -20,6 +20,7 @@ from dataflow_assets.languages.common.packages import not_installed
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.connect import reference
 from dataflow_assets.languages.connect.reader.connector import flows
+from dataflow_assets.languages.connect.reader.jdbc import MYSQL
 from dataflow_assets.languages.connect.reader.keys import CONFLUENT, CONNECTORS, DEBEZIUM
 from dataflow_assets.languages.language import Language, Neighbours, Parsed
 
@@ -58,14 +59,20 @@ class ConnectSinkLanguage(Language):
         document = parsed.content
         if not isinstance(document, ConnectorDocument):
             return []
-        jdbc = document.value["connector.class"].strip() in (DEBEZIUM, CONFLUENT)
-        if missing := not_installed(["postgresql" if jdbc else "iceberg"]):
+        if missing := not_installed([_target(document)]):
             return [Reading(document, (document.finding(("connector.class",), missing),))]
         return read(document, [one.content for one in beside.parsed if is_worker(one.content)])
 
     @override
     def reference(self) -> str:
         return reference.render()
+
+
+def _target(document: ConnectorDocument) -> str:
+    """The connector that a file's tables need."""
+    if document.value["connector.class"].strip() not in (DEBEZIUM, CONFLUENT):
+        return "iceberg"
+    return "mysql" if MYSQL.match(document.value.get("connection.url", "")) else "postgresql"
 
 
 def read(document: ConnectorDocument, workers: Iterable[Document]) -> Iterator[Reading]:

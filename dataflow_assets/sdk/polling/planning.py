@@ -15,7 +15,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import late_from
 from dataflow_assets.sdk.polling.polled import Polled
 from dataflow_assets.sdk.polling.positions import NOTHING, Pair, PolledPosition, Rows
-from dataflow_assets.sdk.polling.seek import end
+from dataflow_assets.sdk.polling.seek import check_kinds, end
 
 LEAST = 20_000  # rows that are worth a part of their own
 PILOT = 1_000  # rows that are measured first
@@ -114,7 +114,7 @@ class Planner:
             return None
         change, order = last.bound
         known = last.unordered if last.begun else self.polled.unordered_rows()
-        found = replace(position, begun=True, change=change, order=order)
+        found = replace(position, begun=True, change=change, order=order, by=last.by)
         return replace(found, read_at=last.read_at, unordered=known)
 
     def _increments(
@@ -135,7 +135,7 @@ class Planner:
         (change, order), sweep = parts[-1].upto, position if position.sweeping else last
         # What a sweep has not seen is what came after it began: the next one overlaps from there.
         upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
-        return PlannedSpan(parts, upto, full)
+        return PlannedSpan(parts, replace(upto, by=self.polled.order_kinds), full)
 
     def cut(self, rows: Rows, most: int, count: int) -> tuple[tuple[Rows, ...], Rows | None]:
         """The first parts, and what is left behind them.
@@ -209,3 +209,4 @@ class Planner:
                 f"the checkpoint of {self.polled.title} is {wrong}; start from earliest or from "
                 "latest, or run dataflow reset"
             )
+        check_kinds(self.polled, position.by)

@@ -36,6 +36,14 @@ class Polled(Protocol):
     def first(self) -> str:
         """The name of the first column of the order; empty where nothing orders the rows."""
 
+    @property
+    def order_kinds(self) -> str:
+        """Returns the kinds of the columns that put rows in order, as people read them.
+
+        It is another text once one of them has a type of another kind: its values are put in
+        another order then. Asked in each plan, by sensors, and in tasks before a part is read.
+        """
+
     def now(self) -> str:
         """The server's clock, as ISO 8601 text.
 

@@ -31,7 +31,8 @@ class PolledPosition:
     which rows it covers; without `begun` its bound is not fixed yet. `query`: a query without order
     was read as a whole. `read_at`: the database's time of the last read; while `sweeping`, when it
     began: it takes several spans. `unordered`: how many rows had no place in the order when the
-    first load began.
+    first load began. `by`: the kinds of the columns that the pair is of; None where nobody knows,
+    as of a position that an earlier version has stored.
     """
 
     state: Literal["load", "rows", "query"] = "load"
@@ -42,6 +43,7 @@ class PolledPosition:
     read_at: str | None = None
     unordered: int = 0
     sweeping: bool = False
+    by: str | None = None
 
     def dump(self) -> str:
         """As JSON text; what is not known is left out."""
@@ -100,23 +102,27 @@ class Rows:
 
 @dataclass(frozen=True)
 class Part:
-    """What one part slice reads. `identity`: of the table; `rows` None: a query as it stands."""
+    """What one part slice reads. `identity`: of the table; `rows` None: a query as it stands.
+
+    `by`: as in a position.
+    """
 
     identity: str | None
     rows: Rows | None
+    by: str | None = None
 
     def dump(self) -> str:
         """As JSON text."""
-        return json.dumps([self.identity, asdict(self.rows) if self.rows else None])
+        return json.dumps([self.identity, asdict(self.rows) if self.rows else None, self.by])
 
     @classmethod
     def parse(cls, text: str) -> Part:
         """From JSON text."""
-        identity, rows = json.loads(text)
+        identity, rows, *others = json.loads(text)
         if rows is None:
             return cls(identity, None)
         after, upto = tuple(rows.pop("after")), tuple(rows.pop("upto"))
-        return cls(identity, Rows(after, upto, **rows))
+        return cls(identity, Rows(after, upto, **rows), *others)
 
 
 def position_of_operator(document: Mapping[str, Any], source: str) -> PolledPosition:

@@ -30,7 +30,7 @@ def end(polled: Polled) -> PolledPosition:
     change, order = polled.newest()
     if (change, order) == NOTHING and not polled.has_rows():
         return START
-    return PolledPosition("rows", change, order, read_at=read_at)
+    return PolledPosition("rows", change, order, read_at=read_at, by=polled.order_kinds)
 
 
 def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
@@ -54,7 +54,7 @@ def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
         )
     if last.at_start:
         return last
-    found = PolledPosition("rows", change, read_at=last.read_at)
+    found = PolledPosition("rows", change, read_at=last.read_at, by=polled.order_kinds)
     return last if polled.is_before(last.bound, found.bound) else found
 
 
@@ -105,6 +105,8 @@ def lags(
     """
     if one == other or other.at_start:
         return False
+    for position in (one, other):
+        check_kinds(polled, position.by)
     if polled.wholly:
         return seconds(one.read_at, other.read_at) >= max(interval, 1e-6)
     if one.at_start or other.state != "load":
@@ -116,6 +118,24 @@ def lags(
     if one.bound != other.bound:
         return polled.is_before(one.bound, other.bound)
     return polled.is_before((one.change, one.key), (one.change, other.key))
+
+
+def check_kinds(polled: Polled, by: str | None) -> None:
+    """Raises PermanentError where an order is of other columns' kinds than rows are put in now.
+
+    Called before positions are compared, and in tasks before a part is read.
+
+    Args:
+        polled: the table as its server describes it now.
+        by: of a position or a part; None where nobody knows.
+    """
+    if by is not None and not polled.wholly and by != polled.order_kinds:
+        raise PermanentError(
+            f"the columns by which the rows of {polled.title} are put in order were {by} at the "
+            f"checkpoint, and are {polled.order_kinds} now: which rows come after it is not known. "
+            "Start from earliest (dataflow run --from earliest), or where the sink upserts at a "
+            "time before the columns were altered"
+        )
 
 
 def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple[int, float]:
@@ -135,6 +155,7 @@ def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple
     """
     if polled.wholly:
         return 0, max(0.0, seconds(position.read_at, last.read_at))
+    check_kinds(polled, position.by)
     if last.at_start:
         return 0, 0.0
     rows = Rows(position.bound, last.bound)

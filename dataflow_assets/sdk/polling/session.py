@@ -83,10 +83,10 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
         with self.asking() as polled:
             step = self._planner(polled, limit).step(position, bound)
             self._tell(polled, position)
-            own = polled.identity
+            own, by = polled.identity, polled.order_kinds
         if step is None:
             return Span(())
-        parts = (Part(own, rows).dump() for rows in step.parts)
+        parts = (Part(own, rows, by).dump() for rows in step.parts)
         return Span.of_parts(step.upto.dump(), parts, full=step.full)
 
     @override
@@ -96,7 +96,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
             return (piece.part,)
         with self.asking() as polled:
             found = self._planner(polled, limit).smaller(part.rows)
-        return tuple(Part(part.identity, rows).dump() for rows in found)
+        return tuple(replace(part, rows=rows).dump() for rows in found)
 
     def _planner(self, polled: Polled, limit: Limit) -> Planner:
         source = self._source

@@ -56,6 +56,12 @@ class PolledSqlTable(Generic[C]):
         """Returns the name of the first column of the order."""
         return self.relation.first.name if self.relation.first else ""
 
+    @property
+    def order_kinds(self) -> str:
+        """Returns how the columns of the order put rows in order; empty where nothing does."""
+        columns = [*self.relation.changes[:1], *filter(None, [self.relation.order])]
+        return ", ".join(column.order_kind for column in columns)
+
     def now(self) -> str:
         """Returns the server's clock."""
         return str(self.ask(self.dialect.now(self.relation), {})[0][0])

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from dataflow_assets.contracts import Kind, kind_of
 from dataflow_assets.sdk.free_names import free_stem
 
 
@@ -62,6 +63,18 @@ class SqlColumn(ABC):
     @abstractmethod
     def is_zoned(self) -> bool:
         """Returns whether it holds points in time, and not what the clock of some zone shows."""
+
+    @property
+    def order_kind(self) -> str:
+        """Returns how its values are put in order: of another kind they are put in another one."""
+        if self.digits is not None:
+            return "days" if self.is_day else "times with a zone" if self.is_zoned else "times"
+        field = self.field("value")
+        kind, arrow = kind_of(field), field.type
+        numbers = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_floating)
+        if kind == Kind.NUMERIC or any(is_number(arrow) for is_number in numbers):
+            return "numbers"
+        return f"values like {self.type_name}" if kind == Kind.TEXT else kind or str(arrow)
 
     @abstractmethod
     def text(self, expression: str) -> str:

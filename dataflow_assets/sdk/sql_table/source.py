@@ -14,6 +14,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import metadata_column
 from dataflow_assets.sdk.polling import Part, PolledSession, PolledSource
+from dataflow_assets.sdk.polling.seek import check_kinds
 from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sql_table.dialect import Binds
 from dataflow_assets.sdk.sql_table.polled import PolledSqlTable
@@ -63,6 +64,7 @@ class PolledSqlSource(PolledSource):
             table = self.describe(client)
             if table.identity != part.identity:
                 raise self.recreated_error()
+            check_kinds(table, part.by)
             failpoints.reach(f"{self.type}.read")
             columns = [Selection(c.selection, c.field(c.name), c) for c in table.relation.columns]
             columns += self.metadata_selections(table.relation, metadata)

@@ -88,6 +88,22 @@ def test_bytes_come_back_and_text_that_is_none_is_refused(
     assert {row["s"] for row in rows(table, engine)} == {"ü".encode(), None, b"\x00\xff"}
 
 
+def test_an_overwrite_says_that_views_see_nothing_of_it(
+    table: ClickhouseFrameTable,
+    server: Client,
+    engine: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    frame = local_frame([{"i": 1}], pa.schema([("i", pa.int32())]), engine)
+    write(table, frame, "overwrite", ())
+    server.command("CREATE MATERIALIZED VIEW seen ENGINE = Log AS SELECT i FROM t")
+    write(table, frame, "append", ())
+    assert "materialized views" not in caplog.text
+    write(table, frame, "overwrite", ())
+    assert "materialized views of the table keep what they have made" in caplog.text
+    assert query_rows(server, "SELECT i FROM seen") == [(1,)]
+
+
 def test_what_a_killed_write_has_left_is_dropped_after_a_week(
     table: ClickhouseFrameTable, server: Client, engine: SparkSession
 ) -> None:

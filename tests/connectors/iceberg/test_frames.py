@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg import types as ice
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions.visitors import bind
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
@@ -75,7 +76,14 @@ def test_rows_of_other_partitions_and_of_none_stay(
 
 @pytest.mark.parametrize(
     ("kind", "key"),
-    [(ice.IntegerType(), "1.5"), (ice.LongType(), "1e3"), (ice.DecimalType(4, 2), "one")],
+    [
+        (ice.IntegerType(), "1.5"),
+        (ice.IntegerType(), "1_0"),
+        (ice.LongType(), "1e3"),
+        (ice.DecimalType(4, 2), "one"),
+        (ice.DecimalType(4, 2), "1_0"),
+        (ice.DecimalType(4, 2), "5.001"),
+    ],
     ids=str,
 )
 def test_a_key_that_is_no_value_of_its_column_is_no_other_partition(kind: Any, key: str) -> None:
@@ -83,6 +91,14 @@ def test_a_key_that_is_no_value_of_its_column_is_no_other_partition(kind: Any, k
     some = Partitions(((Dimension("version", (key,)),),))
     with pytest.raises(PermanentError, match="a partition key is no value of its column in t"):
         condition(some, "t", schema)
+
+
+@pytest.mark.parametrize("key", ["5", "5.0", "5.00", "+5.000"])
+def test_a_decimal_is_the_same_partition_however_many_zeros_its_key_has(key: str) -> None:
+    schema = Schema(ice.NestedField(1, "price", ice.DecimalType(38, 2), required=False))
+    found = condition(Partitions(((Dimension("price", (key,)),),)), "t", schema)
+    stored = condition(Partitions(((Dimension("price", ("5.00",)),),)), "t", schema)
+    assert bind(schema, found, case_sensitive=True) == bind(schema, stored, case_sensitive=True)
 
 
 def test_what_is_written_again_is_as_it_was(

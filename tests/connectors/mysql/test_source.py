@@ -176,6 +176,26 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
+def test_a_key_of_another_kind_stops_the_flow(table: Table) -> None:
+    """Behind 9 as a text there is no 10: the row would be passed over in silence."""
+    table.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (9)")
+    table.open()
+    assert table.ids() == [9]
+    table.run("ALTER TABLE t MODIFY id BIGINT", "INSERT INTO t VALUES (10)")
+    assert table.ids() == [10]
+    table.run("ALTER TABLE t MODIFY id VARCHAR(20)", "INSERT INTO t VALUES ('100')")
+    with pytest.raises(PermanentError, match="were numbers at the checkpoint, and are string now"):
+        table.ids()
+
+
+def test_a_checkpoint_with_a_text_for_a_number_is_refused(table: Table) -> None:
+    table.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (9)")
+    table.open()
+    table.at = table.session.adopt({"lastReadID": "k"})
+    with pytest.raises(PermanentError, match=r"has 'k' of column id, which holds numbers \(int"):
+        table.ids()
+
+
 @pytest.mark.parametrize("kind", ["ENUM('b', 'a')", "SET('a')", "BIT(4)", "TIME", "POINT"])
 def test_what_has_no_order_is_refused_as_a_key(table: Table, kind: str) -> None:
     table.run(f"CREATE TABLE t (id {kind} NOT NULL)")

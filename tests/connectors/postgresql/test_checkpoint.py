@@ -66,8 +66,11 @@ def test_filtered_and_missing_offsets_move_the_checkpoint(place: Place) -> None:
     ticket = session.ticket()
     receipt = write(sink, ticket, span.slices[0], chunk(ticket, ids(1), 9, seen=12))
     assert receipt.position == 12
+    written = "SELECT xmin::text FROM dataflow_checkpoint"
+    before = place.run(written)
     checkpoint = session.finish(span, [receipt], SOURCE)
     assert checkpoint.positions == {"0": 20, "1": 4}
+    assert place.run(written) == before  # the rows of the partitions say it all
     assert session.finish(span, [receipt], SOURCE).positions == {"0": 20, "1": 4}
     session.close()
     assert sink.peek(TARGET) == replace(checkpoint, committed_at=sink.peek(TARGET).committed_at)  # type: ignore[union-attr]

@@ -95,6 +95,18 @@ def test_files_of_other_products_say_so_too(
     assert any(f"pip install 'dataflow-assets[{extra}]'" in one for one in said(ROOT / path))
 
 
+def test_a_sink_connector_needs_the_client_of_its_address(
+    tmp_path: Path, installed: dict[str, str | None]
+) -> None:
+    (tmp_path / "worker.properties").write_text("bootstrap.servers=nowhere:9092\ngroup.id=c\n")
+    (tmp_path / "orders.properties").write_text(
+        "connector.class=io.confluent.connect.jdbc.JdbcSinkConnector\nname=orders\n"
+        "topics=orders\nconnection.url=jdbc:mariadb://db/shop\nconnection.user=me\n"
+    )
+    installed["PyMySQL"] = None
+    assert any("pip install 'dataflow-assets[mysql]'" in one for one in said(tmp_path))
+
+
 def test_every_connector_has_an_extra_of_its_name() -> None:
     from dataflow_assets import registry
 

@@ -7,6 +7,7 @@ the two tables are exchanged. Readers see all rows or none. Connection settings 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -50,7 +51,13 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
     from pyspark.sql import DataFrame
 
+log = logging.getLogger(__name__)
 INSERT_ROWS = 200_000  # of one INSERT: Spark's own batches would make thousands of parts
+_UNSEEN = (
+    "%s: materialized views of the table keep what they have made of the old rows, and see nothing "
+    "of the new ones, which take their place at once: make such a view refreshable, or fill its "
+    "table again"
+)
 _VIEWS = """
 SELECT length(dependencies_table) FROM system.tables
 WHERE database = {database:String} AND name = {table:String}
@@ -253,6 +260,8 @@ class _Write:
     def publish(self) -> None:
         """Makes the rows those of the target."""
         target, source = self.place.name, self.new_table.name
+        if (self.partitions or self.mode == "overwrite") and self._feeds_views():
+            log.warning(_UNSEEN, self.place)
         if self.partitions is not None:
             self._replace(self.partitions)
         elif self.mode == "overwrite":

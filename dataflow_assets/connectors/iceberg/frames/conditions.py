@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
+from decimal import Context, Decimal
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -23,6 +25,7 @@ from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     IcebergType,
     IntegerType,
     LongType,
@@ -33,6 +36,8 @@ from pyiceberg.types import (
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_partitions import Dimension, Partitions, Range
 
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
+_MOST_DIGITS = 38
 _TIMES: dict[IcebergType, Callable[[Dimension], list[Range]]] = {
     DateType(): Dimension.days,
     TimestampType(): Dimension.clocks,
@@ -78,9 +83,7 @@ def _dimension(schema: Schema, dimension: Dimension) -> BooleanExpression:
     ranges = _TIMES.get(kind)
     term = Reference(name)
     if not dimension.windows or ranges is None:
-        # PyIceberg would take 1.5 for the whole number 1, whose rows are another partition's.
-        whole = isinstance(kind, (IntegerType, LongType))
-        return In(term=term, values={literal(int(k) if whole else k) for k in dimension.keys})
+        return In(term=term, values={literal(_value(kind, key)) for key in dimension.keys})
     return _any(
         _all(
             [
@@ -90,6 +93,24 @@ def _dimension(schema: Schema, dimension: Dimension) -> BooleanExpression:
         )
         for start, end in ranges(dimension)
     )
+
+
+def _value(kind: IcebergType, key: str) -> str | int | Decimal:
+    """The key as PyIceberg reads it without a guess; it would take 1.5 for the whole number 1.
+
+    Raises ValueError for what is no number of such a column: its rows are another partition's.
+    """
+    if not isinstance(kind, (IntegerType, LongType, DecimalType)):
+        return key
+    if not _NUMBER.fullmatch(key):
+        raise ValueError(f"{key} is not a number")
+    if not isinstance(kind, DecimalType):
+        return int(key)
+    number, step = Decimal(key), Decimal(1).scaleb(-kind.scale)
+    scaled = number.quantize(step, context=Context(prec=_MOST_DIGITS))
+    if scaled != number:
+        raise ValueError(f"{key} has more digits than {kind}")
+    return scaled
 
 
 def _text(value: date | datetime) -> str:

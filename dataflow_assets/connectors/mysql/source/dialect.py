@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.mysql.client import quote
 from dataflow_assets.connectors.mysql.source.relation import BYTES, TEXTS, MysqlColumn
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import ticks
 from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation
 
@@ -42,7 +43,7 @@ class MysqlDialect(SqlDialect[MysqlColumn]):
             binds[name] = text
             return f"(%({name})s + 0e0)"
         number = kind.rule.kind is None and kind.name not in TEXTS
-        binds[name] = Decimal(text) if number or kind.name == "decimal" else text
+        binds[name] = _number(column, text) if number or kind.name == "decimal" else text
         return f"%({name})s"
 
     @override
@@ -107,6 +108,16 @@ class MysqlDialect(SqlDialect[MysqlColumn]):
     @override
     def order_by(self, relation: Relation, columns: Sequence[MysqlColumn]) -> str:
         return ", ".join(column.sql for column in columns)
+
+
+def _number(column: MysqlColumn, text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise PermanentError(
+            f"the checkpoint has {text!r} of column {column.name}, which holds numbers "
+            f"({column.type}): start from earliest, or correct the column that the manifest names"
+        ) from None
 
 
 def _nanoseconds(value: str) -> str:

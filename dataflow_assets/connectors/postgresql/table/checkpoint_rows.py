@@ -98,7 +98,8 @@ class PostgresqlStored:
             kept = old is not None and old.position == where
             partitions[name] = old if old and kept else PostgresqlPartition(where, counted, moved)
         theirs = sum((one.totals for one in partitions.values()), Totals())
-        head = replace(state.checkpoint, positions={}, totals=state.checkpoint.totals - theirs)
+        counted = state.checkpoint.totals - theirs
+        head = replace(state.checkpoint, positions={}, totals=counted, committed_at=None)
         return PostgresqlStored(head, state.intent, partitions)
 
 

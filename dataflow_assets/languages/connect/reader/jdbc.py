@@ -47,6 +47,8 @@ _TOO_LONG = (
 _URL = re.compile(
     r"jdbc:postgresql://(?P<hosts>[^/?\s]+)/(?P<database>[^?\s]+)(?:\?(?P<rest>\S*))?"
 )
+MYSQL = re.compile(r"\s*jdbc:(?:mysql|mariadb):")
+"""Begins the address of a server of MySQL or MariaDB."""
 _MYSQL_URL = re.compile(
     r"jdbc:(?:mysql|mariadb)://(?P<host>[^/:?,@\s]+)(?::(?P<port>\d+))?/(?P<database>[^?/\s]+)"
     r"(?:\?(?P<rest>\S*))?"
