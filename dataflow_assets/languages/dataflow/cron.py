@@ -30,7 +30,7 @@ def _zone(name: str) -> str:
         from zoneinfo import available_timezones
 
         advice = did_you_mean(name, sorted(available_timezones()))
-        raise ValueError(f"is no time zone such as Europe/Berlin or UTC{advice}") from None
+        raise ValueError(f"is not a time zone such as Europe/Berlin or UTC{advice}") from None
     return name
 
 

@@ -73,8 +73,11 @@ def test_all_that_a_schedule_may_say(tmp_path: Path) -> None:
     ("spec", "finding"),
     [
         ({"schedule": "5 0 3 * * *"}, "spec.schedule: has six fields, of which the first one is"),
-        ({"timeZone": "Europe/Berln"}, "spec.timeZone: is no time zone such as Europe/Berlin or"),
-        ({"timeZone": "Europe"}, "spec.timeZone: is no time zone"),
+        (
+            {"timeZone": "Europe/Berln"},
+            "spec.timeZone: is not a time zone such as Europe/Berlin or",
+        ),
+        ({"timeZone": "Europe"}, "spec.timeZone: is not a time zone"),
         ({"concurrencyPolicy": "forbid"}, "spec.concurrencyPolicy: is not one of the allowed"),
         ({"startingDeadlineSeconds": -1}, "spec.startingDeadlineSeconds: must be at least 0"),
         ({"replicas": 2}, "spec.replicas: must be at most 1: a DataFlowCron has one run"),
