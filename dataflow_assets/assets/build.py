@@ -152,10 +152,8 @@ def _body(
 ) -> Iterator[Any]:
     """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
     flow, runs = nodes[0].flow, Runs(context.instance, nodes[0].flow)
-    if flow.suspended:
-        yield from _skip(
-            nodes, context, f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
-        )
+    if pause := flow.pause_reason():
+        yield from _skip(nodes, context, f"flow {flow.id} is {pause}: nothing is read or written")
         return
     with runs.driving(context.run.run_id):
         if other := _other(runs, flow, context):
@@ -197,10 +195,12 @@ def _drive(
 
 def _end_tick(draining: Draining, context: dg.AssetExecutionContext) -> None:
     """Notes the result for the triggers; none of them follows a run that was cut short."""
-    if draining.stop_reason:
-        context.log.info("what was read is committed; no trigger follows: %s", draining.stop_reason)
+    result = draining.result()
+    context.instance.add_run_tags(context.run.run_id, {RESULT: result.as_text()})
+    if result.status == "stopped":
+        context.log.info("what was read is committed, and no trigger follows: %s", result.error)
+    if draining.is_interrupted:
         raise dg.DagsterExecutionInterruptedError
-    context.instance.add_run_tags(context.run.run_id, {RESULT: draining.result().as_text()})
 
 
 def _needs_event(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,6 +73,7 @@ class Draining:
             stopping.first(
                 switches.switched_off(context.instance, self._flow, context.run),
                 stopping.manifest_changed(self._flow),
+                self._flow.pause_reason,
             ),
         )
         self._counter, self._stop_reason = ResultCounter(self._flow), ""
@@ -112,12 +114,14 @@ class Draining:
 
     def result(self) -> RunResult:
         """Returns what triggers are told of the run, once it is over."""
-        return self._counter.result(self._context.run.run_id)
+        result = self._counter.result(self._context.run.run_id)
+        reason = self._stop_reason or self._interrupts.reason()
+        return replace(result, status="stopped", error=reason) if reason else result
 
     @property
-    def stop_reason(self) -> str:
-        """Returns why the run was cut short; also where that was asked for at its very end."""
-        return self._stop_reason or self._interrupts.reason() or ""
+    def is_interrupted(self) -> bool:
+        """Returns whether a signal has ended the run, be it after its last micro-batch."""
+        return self._interrupts.asked
 
     def _finish(self) -> None:
         first, self._first = self._first, []

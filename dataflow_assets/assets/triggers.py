@@ -5,7 +5,7 @@ a job or an asset of the same code location.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -65,12 +65,16 @@ def _asset(
         description=f"Trigger `{name}` of flow `{flow.id}`: runs after its scheduled runs.",
         metadata=code_reference(flow.file, flow.line),
         op_tags={"dataflow/flow": flow.id},
+        output_required=False,
     )
-    def run(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def run(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        result = _result(context, flow)
+        if result.status == "stopped":  # Dagster skips those that follow what yields nothing
+            context.log.info("the run was cut short, so that no trigger follows: %s", result.error)
+            return
         with Runs(context.instance, flow).triggering(context.run.run_id):
-            result = _result(context, flow)
             run_trigger(context.op_execution_context, flow, trigger, index, result)
-        return dg.MaterializeResult(metadata={"run": result.run, "rows": result.rows or 0})
+        yield dg.MaterializeResult(metadata={"run": result.run, "rows": result.rows or 0})
 
     return run
 

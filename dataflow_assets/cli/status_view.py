@@ -194,13 +194,15 @@ def _shown_state(answer: Answer, found: Status, driven: Driven) -> str:
 
 def _state(answer: Answer, driven: Driven) -> str:
     state = driven.get(answer.flow.id)
-    if answer.flow.suspended:
+    if answer.flow.pause_reason():
         return "Stopped"
     return "-" if state is None else state.name
 
 
 def _lane(answer: Answer, driven: Driven) -> str:
     state, schedule = driven.get(answer.flow.id), answer.flow.schedule
+    if paused := answer.flow.pause_reason():
+        return paused
     if schedule is None or (state is not None and state.name == "Stopped"):
         return "-" if state is None else state.text
     tick = _next_tick(answer.flow)
@@ -269,6 +271,7 @@ def _answer(answer: Answer, describe: Describe, driven: Driven) -> dict[str, Any
         **({"next_tick": tick.isoformat() if tick else None} if flow.schedule else {}),
         "source": str(flow.source_address),
         "suspended": flow.suspended,
+        "paused": flow.pause_reason() or None,
         "error": None if answer.error is None else describe(answer.error),
         "state": _state(answer, driven),
         "lane": None if state is None else {"text": state.text, "failing": state.failing},

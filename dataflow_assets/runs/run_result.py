@@ -18,7 +18,8 @@ class RunResult:
 
     flow: str
     run: str
-    status: Literal["success", "failure"] = "success"
+    status: Literal["success", "failure", "stopped"] = "success"
+    """`stopped`: cut short, for instance by a maintenance window; no trigger follows."""
     rows: int | None = None
     """None where the run has failed before it could say."""
     rejected: int | None = None

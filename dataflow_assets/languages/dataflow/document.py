@@ -206,6 +206,7 @@ def _flow(
         line=document.places[()].line,
         hash=_hash(document.get("spec"), reset),
         suspended=spec.is_suspended,
+        maintenance=spec.maintenance.window,
         schedule=cron.schedule(manifest),
         source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
         labels=meta.labels,

@@ -35,7 +35,7 @@ def _tick(
     context: dg.ScheduleEvaluationContext, flow: Flow, schedule: Schedule
 ) -> dg.RunRequest | dg.SkipReason:
     due = context.scheduled_execution_time
-    if why := _suspension(flow, schedule) or schedule.lateness(due, datetime.now(UTC)):
+    if why := _pause(flow, schedule) or schedule.lateness(due, datetime.now(UTC)):
         return dg.SkipReason(why)
     for run in Runs(context.instance, flow).all_live():
         if schedule.policy == "Forbid":
@@ -49,8 +49,9 @@ def _tick(
     return dg.RunRequest(tags={TICK: due.isoformat()})
 
 
-def _suspension(flow: Flow, schedule: Schedule) -> str:
-    place = f"({flow.file}:{flow.line})"
-    if flow.suspended:
-        return f"suspended in its manifest {place}: no run reads"
-    return f"suspend is true in its manifest {place}" if schedule.suspended else ""
+def _pause(flow: Flow, schedule: Schedule) -> str:
+    if pause := flow.pause_reason():
+        return f"{pause}: nothing is read or written"
+    return (
+        f"suspend is true in its manifest ({flow.file}:{flow.line})" if schedule.suspended else ""
+    )

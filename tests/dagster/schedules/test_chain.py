@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from dataflow_assets.assets import stopping
 from dataflow_assets.connectors.memory import Store
 from tests.dagster.schedules.scheduled import Scheduled, shell
 
@@ -39,6 +40,19 @@ def test_triggers_follow_a_run_that_found_nothing_new(cron: Scheduled) -> None:
     assert cron.run().success
     assert cron.run().success
     assert cron.written("said") == ["2", "0"]
+
+
+def test_no_trigger_follows_a_run_that_a_window_has_cut_short(
+    cron: Scheduled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run stays green: the next tick reads the rest, and runs the triggers."""
+    cron.triggers(*(shell(f"touch {cron.folder}/after") for _ in range(2)))
+    cron.produce(3)
+    monkeypatch.setattr(stopping, "manifest_changed", lambda _: lambda: "in a maintenance window")
+    done = cron.run()
+    assert done.success
+    assert not (cron.folder / "after").exists()
+    assert "no trigger follows: in a maintenance window" in cron.log(done.run_id)
 
 
 def test_the_chain_stops_at_the_first_failure_and_names_it(cron: Scheduled) -> None:

@@ -17,6 +17,7 @@ from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.flow import Flow
 from dataflow_assets.location.schedules.flows import flow_schedule
+from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.schedules.cron import CronTimes
 from dataflow_assets.schedules.schedule import ConcurrencyPolicy, Schedule
 from tests.dagster.flows import location, memory_flow
@@ -70,7 +71,7 @@ def test_a_tick_starts_a_run_that_knows_when_it_was_due(
     ("schedule", "late", "reason"),
     [
         (replace(YEARLY, deadline_seconds=3600), 7200, "more than startingDeadlineSeconds 3600"),
-        (replace(YEARLY, suspended=True), 0, "suspend is true in its manifest"),
+        (replace(YEARLY, suspended=True), 0, "suspend is true ("),
         (replace(YEARLY, times=CronTimes.parse("* * * * *")), 7200, "missed; the tick of "),
     ],
 )
@@ -93,7 +94,16 @@ def test_a_flow_that_its_manifest_suspends_has_no_run(
     store: Store, instance: dg.DagsterInstance
 ) -> None:
     flow = memory_flow(store, schedule=YEARLY, suspended=True)
-    assert "suspended in its manifest" in str(tick(instance, flow))
+    assert "suspended" in str(tick(instance, flow))
+
+
+def test_a_tick_in_a_maintenance_window_starts_no_run(
+    store: Store, instance: dg.DagsterInstance
+) -> None:
+    now = datetime.now(UTC)
+    window = MaintenanceWindow(now - timedelta(hours=1), timedelta(days=1), description="backup")
+    flow = memory_flow(store, schedule=YEARLY, maintenance=window)
+    assert "in maintenance window `backup` until" in str(tick(instance, flow))
 
 
 @pytest.mark.parametrize("policy", ["Forbid", "Allow", "Replace"])
