@@ -52,6 +52,4 @@ def _tick(
 def _pause(flow: Flow, schedule: Schedule) -> str:
     if pause := flow.pause_reason():
         return f"{pause}: nothing is read or written"
-    return (
-        f"suspend is true in its manifest ({flow.file}:{flow.line})" if schedule.suspended else ""
-    )
+    return f"suspend is true ({flow.file}:{flow.line})" if schedule.suspended else ""

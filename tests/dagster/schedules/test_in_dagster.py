@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.assets.triggers import run_in_dagster
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError
@@ -148,11 +149,12 @@ def test_a_run_that_is_cancelled_while_it_reads_has_no_triggers(
     cron.triggers(shell(f"touch {cron.folder}/after"))
     cron.produce(3)
 
-    def ask(_: Any) -> str:
+    def ask(interrupts: Interrupts) -> str:
         cron.ask_to_stop()
+        interrupts.asked = True
         return "it was asked to stop"
 
-    monkeypatch.setattr("dataflow_assets.assets.stopping.Interrupts.reason", ask)
+    monkeypatch.setattr(Interrupts, "reason", ask)
     cron.run()
     (run,) = cron.instance.get_runs()
     assert run.status == dg.DagsterRunStatus.CANCELED
