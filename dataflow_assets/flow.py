@@ -9,18 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from dataflow_assets.contracts import (
-    Address,
-    Limit,
-    MessageFormat,
-    Rejects,
-    Sink,
-    Source,
-    Target,
-    shape_of,
-    utc_now,
-)
-from dataflow_assets.contracts.declared import FormatsMessages
+from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target, utc_now
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.chain import Transformation
@@ -172,7 +161,7 @@ class Flow:
     @property
     def by_record(self) -> bool:
         """True where messages become records; else their columns are decoded straight."""
-        shaped = any(shape_of(branch.sink, None) is not None for branch in self.branches)
+        shaped = any(branch.sink.traits.whole_bodies for branch in self.branches)
         return shaped or bool(self.transformations)
 
     def reads(self) -> frozenset[str]:
@@ -180,14 +169,6 @@ class Flow:
         steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
         tombstones = frozenset({"key"} if self.source.traits.null_messages == "delete" else ())
         return steps | tombstones
-
-    def message_format(self) -> MessageFormat | None:
-        """The format of the source's messages, as the flow's steps need them."""
-        source = self.source
-        form = source.message_format() if isinstance(source, FormatsMessages) else None
-        fields = [one.step.event_fields for one in self.transformations]
-        names = [fields_of_branch for fields_of_branch in fields if fields_of_branch is not None]
-        return form.of_events(frozenset().union(*names)) if form and names else form
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it. Secrets must be resolved."""

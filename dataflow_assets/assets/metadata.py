@@ -20,6 +20,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs.replay import keeps
+from dataflow_assets.runs.report import fate_of
 from dataflow_assets.sdk.database import join
 
 DATA_VERSION = "dagster/data_version"
@@ -85,7 +86,7 @@ def flow_metadata(node: AssetNode) -> dict[str, Any]:
 def _rejects(flow: Flow) -> dict[str, Any]:
     rejects = flow.policies.rejects
     sink = {"error_sink": uri(rejects.address)} if rejects.address else {}
-    return {"rejected_records": f"They {rejects.fate}.", **sink}
+    return {"rejected_records": f"They {fate_of(rejects)}.", **sink}
 
 
 def code_reference(file: Path, line: int) -> dict[str, Any]:
@@ -192,7 +193,7 @@ def check_specs(node: AssetNode) -> list[dg.AssetCheckSpec]:
     again = " A replay stores them." if keeps(node.flow) else ""
     rejected = (
         f"No record was rejected in the last {QUIET_SECONDS / 60:.0f} minutes. Rejected ones "
-        f"{rejects.fate}.{again}"
+        f"{fate_of(rejects)}.{again}"
     )
     held = f"The source's server keeps at most {HELD_BYTES >> 20:,} MiB of log for the flow."
     kept = [dg.AssetCheckSpec(SLOT_CHECK, asset=key, description=held)]

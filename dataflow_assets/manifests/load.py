@@ -19,6 +19,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
+from dataflow_assets.formats.schema_files import NamesFiles
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.documents import Path as Place
 from dataflow_assets.languages.common.reading import DeclaredTables, Reading
@@ -176,7 +177,8 @@ def _without_files(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Documen
         ends: list[tuple[Place, Connector]] = [(("spec", "source", "config"), flow.source)]
         ends += [(branch.place, branch.sink) for branch in flow.branches]
         for base, one in ends:
-            for key, message in one.file_problems():
+            problems = one.file_problems() if isinstance(one, NamesFiles) else ()
+            for key, message in problems:
                 yield document, document.finding((*base, key), message)
 
 

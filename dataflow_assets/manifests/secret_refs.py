@@ -17,7 +17,7 @@ from dataflow_assets.secrets import (
     SecretRef,
     Secrets,
     VariableRef,
-    cluster,
+    cluster_api,
     environment,
     foreign_place,
     is_place,
@@ -66,7 +66,7 @@ def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
 
 def absent_secrets(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
     """A note for every Secret that is nowhere yet; it may be there where the flow will run."""
-    if cluster.inside():
+    if cluster_api.inside():
         return  # whether its API has them is found out by those who use them
     unset = "" if os.environ.get(FOLDER) else f" ({FOLDER} is not set)"
     for flow, document in flows:

@@ -12,7 +12,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Lag,
     Positions,
-    ShowsInheritance,
     Sink,
     Source,
     SourceSession,
@@ -20,6 +19,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.promises import ShowsInheritance
 from dataflow_assets.runs.questions import SILENCE, End, Question, group_ends, peek_all
 from dataflow_assets.runs.together import lags_together, open_together
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
-from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
@@ -28,6 +27,7 @@ from dataflow_assets.languages.dataflow import steps as dataflow_steps
 from dataflow_assets.languages.dataflow.ends import end
 from dataflow_assets.languages.dataflow.notes import of_ends, of_errors
 from dataflow_assets.languages.dataflow.rules import ERRORS, of_flow
+from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.spec import Spec, hints
 
 KINDS: Mapping[str, type[model.Manifest]] = {
@@ -76,7 +76,7 @@ def read(document: Document) -> Reading:
     findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    if isinstance(source, AdaptsToBranches):
+    if isinstance(source, PolledSource):
         upserts = any(one.sink.traits.upserts for one in steps.branches)
         source = source.for_branches(upserts=upserts)
     findings += of_flow(document, envelope, source, steps.branches, errors)

@@ -1,0 +1,114 @@
+"""From an object, its flow and what Dagster knows of that to the status of the object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from dataflow_assets.assets.drive_states import ERROR, STOPPED
+from dataflow_assets.assets.standings import Standing
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Flow
+from dataflow_assets.kubernetes.objects import CustomResource
+from dataflow_assets.kubernetes.status import Condition, MaintenanceStatus, Phase, Status
+
+MOST_CHARACTERS = 1000  # of a message: an Event takes 1024 bytes
+INVALID = "Invalid"
+_IDLE = "no run drives it now: one is started when there is something new"
+_NEVER = "no run has stored anything yet: one is started when there is something to read"
+_SUSPENDED = "Processor suspended manually"
+_SCALED = "Processor scaled to zero replicas"
+_UNREAD = "its manifest has not been read yet"
+
+
+def describe(
+    one: CustomResource,
+    flow: Flow | None,
+    findings: Sequence[Finding],
+    standing: Standing,
+    now: datetime,
+) -> Status:
+    """Returns the status that an object is to have.
+
+    Args:
+        one: the object as the API server has it: its conditions keep the time of their last change.
+        flow: of its manifest; None where that has mistakes.
+        findings: these mistakes.
+        standing: what Dagster knows of the flow.
+        now: when a condition changes that does.
+    """
+    phase, message = _phase(one, flow, findings, standing)
+    mistakes = _mistakes(findings)
+    resolved = Condition(
+        type="SpecResolved",
+        status="False" if findings else "True" if flow else "Unknown",
+        reason=INVALID if findings else "Resolved" if flow else "Unread",
+        message=mistakes,
+    )
+    ready: Literal["True", "False"] = "True" if phase == "Running" else "False"
+    conditions = [Condition(type="Ready", status=ready, reason=phase, message=message), resolved]
+    at = standing.committed_at
+    return Status(
+        phase=phase,
+        message=message,
+        observed_generation=one.generation,
+        processed_count=standing.rows,
+        error_count=standing.rejected,
+        last_processed_time=at.astimezone(UTC).replace(microsecond=0) if at else None,
+        maintenance_status=_maintenance(one),
+        conditions=tuple(_since(condition, one, now) for condition in conditions),
+    )
+
+
+def _phase(
+    one: CustomResource, flow: Flow | None, findings: Sequence[Finding], standing: Standing
+) -> tuple[Phase, str]:
+    """Phases and, where it has them, messages are those of the DataFlow Operator."""
+    if one.is_deleted:
+        return "Stopped", "the object is being deleted; rows and checkpoint stay"
+    if findings:
+        return "Error", _mistakes(findings)
+    if flow is None:
+        return "Pending", _UNREAD
+    if flow.suspended:
+        scaled = (one.document.get("spec") or {}).get("replicas") == 0
+        return (
+            "Stopped",
+            f"Processor {'scaled to zero replicas' if scaled else 'suspended manually'}",
+        )
+    if standing.state is not None:
+        phases: dict[str, Phase] = {ERROR: "Error", STOPPED: "Stopped"}
+        return phases.get(standing.state.name, "Running"), _cut(standing.state.text)
+    return ("Pending", _NEVER) if standing.rows is None else ("Running", _IDLE)
+
+
+def _mistakes(findings: Sequence[Finding]) -> str:
+    """Without files and lines, which are those of a file that nobody has written."""
+    return _cut("; ".join(f"{finding.path}: {finding.message}" for finding in findings))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+def _maintenance(one: CustomResource) -> MaintenanceStatus | None:
+    declared = (one.document.get("spec") or {}).get("maintenance")
+    return MaintenanceStatus(suspended=_is_suspended(one)) if declared else None
+
+
+def _is_suspended(one: CustomResource) -> bool:
+    block = (one.document.get("spec") or {}).get("maintenance") or {}
+    return block.get("suspended") is True
+
+
+def _since(condition: Condition, one: CustomResource, now: datetime) -> Condition:
+    """The condition with the time at which its status became what it is."""
+    current: dict[str, Any] = {
+        each.get("type"): each for each in one.status.get("conditions") or ()
+    }
+    before = current.get(condition.type, {})
+    same = before.get("status") == condition.status and before.get("lastTransitionTime")
+    since = datetime.fromisoformat(same) if same else now.replace(microsecond=0)
+    update = {"last_transition_time": since, "observed_generation": one.generation}
+    return condition.model_copy(update=update)
