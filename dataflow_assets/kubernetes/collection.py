@@ -8,13 +8,14 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import TransientError, describe_unexpected
 from dataflow_assets.kubernetes.crds import Resource
 from dataflow_assets.kubernetes.objects import CustomResource
 from dataflow_assets.secrets.cluster_api import Answer, ask, follow
 
 WATCH_SECONDS = 60  # after which a watch is asked for again
 SILENT_SECONDS = 75.0  # after which its connection counts as dead
+PAUSE_SECONDS = 0.2  # between two requests that the API server has answered
 AGAIN_SECONDS = 5.0  # until the next attempt after an error
 PAGE = 500
 
@@ -44,10 +45,12 @@ class Collection:
         while not ended.is_set():
             try:
                 version = self.list_objects()
-                while version and not ended.wait(0.2):
+                while version and not ended.wait(PAUSE_SECONDS):
                     version = self.watch_objects(version)
-            except TransientError as error:
-                self._complain(str(error))
+                ended.wait(PAUSE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the thread goes on, whatever was answered
+                known = isinstance(error, TransientError)
+                self._complain(str(error) if known else describe_unexpected(error))
                 ended.wait(AGAIN_SECONDS)
 
     def list_objects(self) -> str:

@@ -19,6 +19,7 @@ _IDLE = "no run drives it now: one is started when there is something new"
 _NEVER = "no run has stored anything yet: one is started when there is something to read"
 _SUSPENDED = "Processor suspended manually"
 _SCALED = "Processor scaled to zero replicas"
+_WINDOW = "Processor paused for scheduled maintenance window"
 _UNREAD = "its manifest has not been read yet"
 
 
@@ -36,9 +37,9 @@ def describe(
         flow: of its manifest; None where that has mistakes.
         findings: these mistakes.
         standing: what Dagster knows of the flow.
-        now: when a condition changes that does.
+        now: the time at which it is to be true.
     """
-    phase, message = _phase(one, flow, findings, standing)
+    phase, message = _phase(one, flow, findings, standing, now)
     mistakes = _mistakes(findings)
     resolved = Condition(
         type="SpecResolved",
@@ -56,13 +57,17 @@ def describe(
         processed_count=standing.rows,
         error_count=standing.rejected,
         last_processed_time=at.astimezone(UTC).replace(microsecond=0) if at else None,
-        maintenance_status=_maintenance(one),
+        maintenance_status=_maintenance(one, flow, now),
         conditions=tuple(_since(condition, one, now) for condition in conditions),
     )
 
 
 def _phase(
-    one: CustomResource, flow: Flow | None, findings: Sequence[Finding], standing: Standing
+    one: CustomResource,
+    flow: Flow | None,
+    findings: Sequence[Finding],
+    standing: Standing,
+    now: datetime,
 ) -> tuple[Phase, str]:
     """Phases and, where it has them, messages are those of the DataFlow Operator."""
     if one.is_deleted:
@@ -72,11 +77,9 @@ def _phase(
     if flow is None:
         return "Pending", _UNREAD
     if flow.suspended:
-        scaled = (one.document.get("spec") or {}).get("replicas") == 0
-        return (
-            "Stopped",
-            f"Processor {'scaled to zero replicas' if scaled else 'suspended manually'}",
-        )
+        return "Stopped", _SUSPENDED if _is_suspended(one) else _SCALED
+    if reason := flow.pause_reason(now):
+        return "Stopped", f"{_WINDOW}: {reason}"
     if standing.state is not None:
         phases: dict[str, Phase] = {ERROR: "Error", STOPPED: "Stopped"}
         return phases.get(standing.state.name, "Running"), _cut(standing.state.text)
@@ -92,9 +95,18 @@ def _cut(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
-def _maintenance(one: CustomResource) -> MaintenanceStatus | None:
-    declared = (one.document.get("spec") or {}).get("maintenance")
-    return MaintenanceStatus(suspended=_is_suspended(one)) if declared else None
+def _maintenance(one: CustomResource, flow: Flow | None, now: datetime) -> MaintenanceStatus | None:
+    if not (one.document.get("spec") or {}).get("maintenance"):
+        return None
+    suspended, window = _is_suspended(one), flow.maintenance if flow else None
+    if window is None:
+        return MaintenanceStatus(suspended=suspended)
+    return MaintenanceStatus(
+        suspended=suspended,
+        in_maintenance=window.is_open(now) and not suspended,
+        next_maintenance_time=window.next_start(now),
+        last_maintenance_time=window.last_start(now),
+    )
 
 
 def _is_suspended(one: CustomResource) -> bool:

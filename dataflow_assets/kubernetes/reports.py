@@ -27,9 +27,11 @@ def report(one: CustomResource, status: Status) -> bool:
     wanted = status.document()
     if _without_nulls(wanted) == _without_nulls({key: one.status.get(key) for key in wanted}):
         return False
-    invalid = [each for each in status.conditions if each.reason == INVALID]
-    if invalid and invalid[0].message not in str(one.status.get("conditions")):
-        _send("POST", f"/api/v1/namespaces/{one.namespace}/events", _event(one, invalid[0].message))
+    reported = {each.get("message") for each in one.status.get("conditions") or ()}
+    for condition in status.conditions:
+        if condition.reason == INVALID and condition.message not in reported:
+            event = _event(one, condition.message)
+            _send("POST", f"/api/v1/namespaces/{one.namespace}/events", event)
     _send("PATCH", f"{one.path}/status", {"status": wanted})
     return True
 

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from dataflow_assets.assets.standings import Standing
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import TransientError, describe_unexpected
 from dataflow_assets.flow import Flow
 from dataflow_assets.kubernetes.collection import Collection
 from dataflow_assets.kubernetes.crds import resources
@@ -84,6 +84,8 @@ class Watcher:
                 self._report(each, loaded, stands)
             except TransientError as error:
                 problem = str(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other objects go on
+                problem = f"{each.namespace}/{each.name}: {describe_unexpected(error)}"
         self._complain(problem)
 
     def _report(self, one: CustomResource, loaded: Loaded, stands: Mapping[str, Standing]) -> None:

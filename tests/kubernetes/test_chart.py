@@ -25,11 +25,11 @@ GIT = ("flows.from=git", "flows.git.repository=https://example.com/f.git", "flow
 VALUES = {
     "objects of the namespace": (),
     "objects of two namespaces": (
-        "flows.namespaces={shop,other}",
+        "flows.namespaces={charts,elsewhere}",
         "podDisruptionBudget.enabled=true",
     ),
     "a ConfigMap": ("flows.from=configMap", "flows.configMap=f", "spark.remote=sc://spark:15002"),
-    "a repository": (*GIT, "flows.git.secretName=git", "secrets.namespaces={other}"),
+    "a repository": (*GIT, "flows.git.secretName=git", "secrets.namespaces={elsewhere}"),
 }
 PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
@@ -51,7 +51,7 @@ def _helm() -> None:
 
 @cache
 def rendered(values: Sequence[str]) -> list[dict[str, Any]]:
-    command = [str(helm.binary()), "template", "dataflow", str(CHART), "--namespace", "shop"]
+    command = [str(helm.binary()), "template", "dataflow", str(CHART), "--namespace", "charts"]
     command += ["--kube-version", "1.35", *(part for one in values for part in ("--set", one))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [one for one in yaml.safe_load_all(out) if one]
@@ -98,11 +98,11 @@ def pods(documents: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, A
 def test_the_api_server_takes_all_of_it(
     values: Sequence[str], kubernetes: devservers.Kubernetes
 ) -> None:
-    for namespace in ("shop", "other"):
+    for namespace in ("charts", "elsewhere"):
         kubernetes.namespace(namespace)
     documents = [*rendered(values), job(rendered(values))]
     for one in documents:
-        namespace = one["metadata"].setdefault("namespace", "shop")
+        namespace = one["metadata"].setdefault("namespace", "charts")
         path = PATHS[one["kind"]].format(namespace)
         answer = kubernetes.answer("POST", f"{path}?dryRun=All&fieldValidation=Strict", one)
         assert answer.status_code == 201, f"{one['kind']} {one['metadata']['name']}: {answer.text}"

@@ -112,6 +112,18 @@ def test_a_refusal_takes_nothing_away(
     assert names(followed) == ["a"]
 
 
+def test_an_answer_that_is_none_ends_no_thread(
+    api: StandIn, followed: Collection, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else would follow the objects."""
+    ended = threading.Event()
+    monkeypatch.setattr(ended, "wait", lambda _: ended.set() if not api.lists else False)
+    api.lists = [items(flow("s", "a"), {"kind": "DataFlow"}), items(flow("s", "b"), version="")]
+    followed.run(ended)
+    assert names(followed) == ["b"]
+    assert "KeyError" in changes.lines[0]
+
+
 def test_a_refusal_is_said_once_while_it_lasts(
     api: StandIn, followed: Collection, changes: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

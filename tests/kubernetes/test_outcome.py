@@ -15,6 +15,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.kubernetes.objects import CustomResource
 from dataflow_assets.kubernetes.outcome import describe
 from dataflow_assets.kubernetes.status import Status
+from dataflow_assets.maintenance_window import MaintenanceWindow
 from tests.dagster.flows import memory_flow
 from tests.kubernetes.objects import flow, resource
 
@@ -73,6 +74,31 @@ def test_a_manifest_that_suspends_its_flow(sound: Flow, spec: Any, message: str)
     suspended = replace(sound, suspended=True)
     found = status(suspended, Standing(rows=3), resource(flow("s", **spec)))
     assert (found.phase, found.message, found.processed_count) == ("Stopped", message, 3)
+
+
+@pytest.mark.parametrize(
+    ("suspended", "hour", "phase", "inside"),
+    [(False, 12, "Stopped", True), (False, 14, "Running", False), (True, 12, "Stopped", False)],
+)
+def test_a_maintenance_window(
+    sound: Flow, suspended: bool, hour: int, phase: str, inside: bool
+) -> None:
+    first = datetime(2026, 1, 31, 11, tzinfo=UTC)
+    window = MaintenanceWindow(first, timedelta(hours=2), "daily", description="backup")
+    paused = replace(sound, maintenance=window, suspended=suspended)
+    one = resource(flow("s", maintenance={"suspended": suspended, "startTime": "..."}))
+    found = describe(one, paused, (), Standing(rows=1), NOW.replace(hour=hour))
+    assert found.phase == phase
+    if inside:
+        assert found.message == (
+            "Processor paused for scheduled maintenance window: in maintenance window `backup` "
+            "until 13:00 UTC"
+        )
+    status = found.maintenance_status
+    assert status is not None
+    assert (status.suspended, status.in_maintenance) == (suspended, inside)
+    assert status.last_maintenance_time == first
+    assert status.next_maintenance_time == first + timedelta(days=1)
 
 
 def test_mistakes_are_a_condition(sound: Flow) -> None:

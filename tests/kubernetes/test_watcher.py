@@ -146,6 +146,15 @@ def test_what_cannot_be_written_is_said_once_and_hinders_no_other(
     )
 
 
+def test_an_object_that_nobody_can_describe_hinders_no_other(
+    api: StandIn, store: Store, tmp_path: Path
+) -> None:
+    watched = Watched(api, tmp_path, lambda _: {})
+    odd = flow(store) | {"status": {"conditions": "none"}}
+    assert watched.look(odd, flow(store, "people")).keys() == {"people"}
+    assert "shop/orders: " in watched.lines[-1]
+
+
 def test_a_storage_that_cannot_be_read_is_said_and_files_are_written_all_the_same(
     api: StandIn, store: Store, tmp_path: Path
 ) -> None:
