@@ -13,6 +13,7 @@ from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Tar
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.schedules.schedule import Schedule
 from dataflow_assets.secrets import Lookup, Secrets
 
 SHARED_LANE = "shared"
@@ -87,10 +88,16 @@ class Flow:
     hash: str = ""
     suspended: bool = False
     maintenance: MaintenanceWindow | None = None
+    schedule: Schedule | None = None
+    """Of a flow that is drained by a schedule; such a flow is in no lane."""
     source_connection: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     secrets: Secrets = Secrets()
+    config_maps: Mapping[tuple[str, str], Mapping[str, str]] = field(
+        default_factory=dict, repr=False
+    )
+    """Of a flow with a schedule, for its triggers: texts of ConfigMaps, by (namespace, name)."""
     language: str = "dataflow"
     """The name of its manifest's language."""
     files: str = field(default="", repr=False)

@@ -112,6 +112,8 @@ def description(node: AssetNode, graph: Graph) -> str:
     source = flow.source_address
     ends = (f"`{qualified_name(one)}` ({one.system})" for one in (source, address))
     lines = [f"{' -> '.join(ends)}, {mode}. Flow `{flow.id}`."]
+    if flow.schedule is not None:
+        lines.append(f"Scheduled: `{flow.schedule.times.text}` in {flow.schedule.zone}.")
     if flow.suspended:
         lines.append("**Suspended** in its manifest: no run will read until that is removed.")
     elif flow.maintenance:
@@ -185,6 +187,8 @@ def check_specs(node: AssetNode) -> list[dg.AssetCheckSpec]:
     """The questions asked about every flow, and one about the log that a server keeps for it."""
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
+    if node.flow.schedule is not None:
+        late = "The sink has its checkpoint; records wait for the next tick of the schedule."
     rejects = node.flow.policies.rejects
     again = " A replay stores them." if keeps(node.flow) else ""
     rejected = (
@@ -208,7 +212,7 @@ def check_results(
     `rejects`: a record was rejected in the last QUIET_SECONDS of the run.
     """
     key, rejected = dg.AssetKey(node.key), checkpoint.totals.rejected
-    in_time, metadata = lag_check(lag.seconds)
+    in_time, metadata = lag_check(node.flow, lag.seconds)
     yield dg.AssetCheckResult(
         asset_key=key,
         check_name=LAG_CHECK,
@@ -234,11 +238,15 @@ def check_results(
         )
 
 
-def lag_check(seconds: float | None) -> tuple[bool, dict[str, Any]]:
-    """Returns whether the oldest unread record is known to be young enough, and how old it is."""
+def lag_check(flow: Flow, seconds: float | None) -> tuple[bool, dict[str, Any]]:
+    """Returns whether the oldest unread record is known to be young enough, and how old it is.
+
+    Records of a flow with a schedule wait for its next tick, however long that is.
+    """
+    scheduled = flow.schedule is not None
     if seconds is None:
-        return False, {"lag_seconds": dg.MetadataValue.text(UNKNOWN_AGE)}
-    return seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
+        return scheduled, {"lag_seconds": dg.MetadataValue.text(UNKNOWN_AGE)}
+    return scheduled or seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
 
 
 def slot_check(held: int) -> tuple[bool, dict[str, Any]]:

@@ -73,7 +73,10 @@ def run(asked: Namespace) -> int:
     with show_log(shown.say, loaded.flows, asked.verbose), stop.listening():
         try:
             for event in running.run(flows, spark.session, _request(asked), stop):
-                shown.show(event)
+                if isinstance(event, running.TriggerLine):
+                    shown.say(event.text)
+                else:
+                    shown.show(event)
                 outcomes += [event] if isinstance(event, running.FlowOutcome) else []
         finally:
             shown.close(outcomes)

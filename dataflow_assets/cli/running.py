@@ -24,12 +24,15 @@ from types import FrameType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataflow_assets.contracts import Run, Totals
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Left
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.redaction import mask
 from dataflow_assets.runs.request import Report, Request
+from dataflow_assets.runs.run_result import ResultCounter, RunResult
+from dataflow_assets.runs.triggers import TriggerHost, run_chain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +55,15 @@ class FlowOutcome:
     error: BaseException | None = None
 
 
-Event = Began | Report | FlowOutcome
+@dataclass(frozen=True)
+class TriggerLine:
+    """A line of output of one of the flow's triggers."""
+
+    text: str
+
+
+Shown = Began | Report | FlowOutcome
+Event = Shown | TriggerLine
 Item = TypeVar("Item")
 
 
@@ -141,7 +152,7 @@ def _each(
     try:
         for flow in flows:
             own = replace(request, run=Run(), stop=partial(_why_to_stop, flow, stop))
-            pool.submit(_drain, flow, spark, own, events.put)
+            pool.submit(_drain, flow, spark, own, stop, events.put)
         while waiting:
             event = take(events)
             waiting -= isinstance(event, FlowOutcome)
@@ -163,9 +174,11 @@ def _drain(
     flow: Flow,
     spark: Callable[[], SparkSession],
     request: Request,
+    stop: Stop,
     put: Callable[[Event], None],
 ) -> None:
-    running = _Running(flow)
+    running, counter = _Running(flow), ResultCounter(flow)
+    host = TriggerHost(lambda line: put(TriggerLine(f"{flow.id}: {line}")), stop)
     if reason := request.stop():
         running.reason = reason
         put(running.outcome("stopped"))
@@ -174,8 +187,12 @@ def _drain(
     try:
         for report in drain(flow, spark, request):
             running.add(report)
+            counter.add(report)
             put(report)
+        if flow.schedule is not None and not request.stop():
+            run_chain(flow, flow.schedule.triggers, counter.result(request.run.id), host)
     except BaseException as error:  # noqa: BLE001 (told to whoever asked for the run)
+        _after_failure(flow, request.run, error, host)
         put(running.outcome("failed", error))
     else:
         put(running.outcome("stopped" if request.stop() else "done"))
@@ -183,6 +200,17 @@ def _drain(
 
 def _why_to_stop(flow: Flow, stop: Stop) -> str | None:
     return stop() or flow.pause_reason() or None
+
+
+def _after_failure(flow: Flow, run: Run, error: BaseException, host: TriggerHost) -> None:
+    """The triggers of a failure; one of them that fails is told, and hides nothing."""
+    if flow.schedule is None:
+        return
+    result = RunResult(flow.id, run.id, "failure", error=mask(str(error), [flow]))
+    try:
+        run_chain(flow, flow.schedule.on_failure, result, host)
+    except DataflowError as failure:
+        host.say(str(failure))
 
 
 class _Running:

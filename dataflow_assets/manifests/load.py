@@ -116,8 +116,15 @@ def _assemble(
         *unexpected.each(flows, _without_files),
     ]
     bad = {id(document) for document, _ in late}
+    texts = dict(
+        pair for file in (*read, *near) for one in file.config_maps for pair in one.items()
+    )
     kept = [
-        replace(flow, secrets=Secrets(flow.namespace, documents))
+        replace(
+            flow,
+            secrets=Secrets(flow.namespace, documents),
+            config_maps=texts if flow.schedule else {},
+        )
         for flow, document in flows
         if id(document) not in bad
     ]

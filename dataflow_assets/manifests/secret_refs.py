@@ -129,6 +129,11 @@ def _specs(flow: Flow) -> Iterator[tuple[Spec, Path]]:
         yield from _nested_specs(branch.sink, branch.place)
     if flow.policies.rejects.sink is not None:
         yield from _nested_specs(flow.policies.rejects.sink, ("spec", "errors", "config"))
+    if flow.schedule is not None:
+        triggers = (("triggers", flow.schedule.triggers), ("onFailure", flow.schedule.on_failure))
+        for key, some in triggers:
+            for one, place in _inside(some, ("spec", key)):
+                yield from _nested_specs(one, place)
 
 
 def _nested_specs(spec: Spec, path: Path) -> Iterator[tuple[Spec, Path]]:

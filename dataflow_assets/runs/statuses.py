@@ -54,7 +54,12 @@ class Answer:
 
     @property
     def is_late(self) -> bool:
-        """True where one of its branches has records to read that are older than it promises."""
+        """True where one of its branches has records to read that are older than it promises.
+
+        A schedule promises nothing: records wait for its next tick.
+        """
+        if self.flow.schedule is not None:
+            return False
         promised = self.flow.policies.freshness_seconds
         return any(one.lag.records > 0 and (one.lag.seconds or 0) > promised for one in self.found)
 

@@ -25,6 +25,8 @@ SINK_CONNECTION = "dataflow-assets/sink-connection"
 OWNERS = "dataflow-assets/owners"
 LANE = "dataflow-assets/lane"
 UPSTREAM = "dataflow-assets/upstream"
+OF_LANES: tuple[tuple[str, ...], ...] = (("spec", "freshness"), ("metadata", "annotations", LANE))
+"""What only a flow in a lane has a use for."""
 UPSTREAM_KEY = re.compile(r"[^/\s]+(/[^/\s]+)*")
 LANE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 

@@ -10,7 +10,7 @@ import time
 
 import dagster as dg
 
-from dataflow_assets.assets.switches import INGEST, sensor_name
+from dataflow_assets.assets.switches import INGEST, switch_name
 from dataflow_assets.flow import Flow
 from dataflow_assets.location.jobs.flows import Job
 from dataflow_assets.location.sensors import default_status
@@ -61,7 +61,7 @@ def flow_sensor(flow: Flow, job: Job, flows: int = 1) -> dg.SensorDefinition:
     """The switch of one flow, of so many in the location."""
 
     @dg.sensor(
-        name=sensor_name(flow),
+        name=switch_name(flow),
         job=job,
         minimum_interval_seconds=interval(flows),
         default_status=default_status(),

@@ -82,7 +82,9 @@ class Location:
         self._nodes: dict[str, list[AssetNode]] = defaultdict(list)
         for node in graph.nodes:
             self._nodes[node.flow.id].append(node)
-        self._flows = [nodes[0].flow for nodes in self._nodes.values()]
+        flows = [nodes[0].flow for nodes in self._nodes.values()]
+        self._flows = [flow for flow in flows if flow.schedule is None]
+        self._scheduled = [flow for flow in flows if flow.schedule is not None]
         self._own_jobs = {job_name(flow) for flow in self._flows}
         self._board, self._waits = board, Waits()
         self._waiting: dict[str, float] = {}
@@ -94,6 +96,8 @@ class Location:
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, name, going(instance), _evictions(instance, flows))
+        for flow in self._scheduled:
+            list(Runs(instance, flow, look.known).all_live())  # reports those that have died
         look.texts |= {flow.id: why for flow in flows if (why := pause(flow))}
         idle = [flow for flow in flows if flow.id not in look.texts and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.evictions]

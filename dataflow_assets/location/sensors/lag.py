@@ -168,7 +168,7 @@ def _events(node: AssetNode, seen: _Seen, state: str | None) -> Iterator[Event]:
     metadata = lag_metadata(seen.lag) | language_metrics(node.flow, seen.lag)
     metadata |= _state_metadata(node.flow, state)
     yield dg.AssetObservation(key, metadata=metadata)
-    passed, metadata = lag_check(seen.lag.seconds)
+    passed, metadata = lag_check(node.flow, seen.lag.seconds)
     yield dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=LAG_CHECK,

@@ -311,14 +311,7 @@ BAD_HEADS = [
     ),
     ("kind: DataFlow", "kind: Dataflow", "2:7: kind: unknown kind; did you mean DataFlow?"),
     ("kind: DataFlow", "kind: [x]", "2:7: kind: unknown kind; allowed: DataFlow, DataFlowCron"),
-    (
-        "kind: DataFlow",
-        "kind: DataFlowCron",
-        (
-            "2:7: kind: not supported yet: DataFlowCron; a DataFlow keeps its table up to date by "
-            "itself, and its job can be put on a schedule"
-        ),
-    ),
+    ("kind: DataFlow", "kind: DataFlowCron", "5:1: spec.schedule: is required"),
     ("kind: DataFlow\n", "", "1:1: kind: is required"),
     ("name: orders", "name: a/b", "4:9: metadata.name: "),
     ("name: orders", "nam: orders", "3:1: metadata.name: is required"),
