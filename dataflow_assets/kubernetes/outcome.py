@@ -76,7 +76,7 @@ def _with_runs(status: Status, runs: ScheduledRuns) -> CronStatus:
         last_schedule_time=_to_seconds(runs.at),
         last_successful_time=_to_seconds(runs.succeeded),
         last_failed_time=_to_seconds(runs.failed),
-        current_run_id=runs.current or None,
+        currentRunID=runs.current or None,
     )
 
 
