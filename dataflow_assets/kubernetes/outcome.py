@@ -81,7 +81,7 @@ def _with_runs(status: Status, runs: ScheduledRuns) -> CronStatus:
 
 
 def _to_seconds(at: datetime | None) -> datetime | None:
-    """As Kubernetes writes times."""
+    """Kubernetes writes times in seconds."""
     return at.astimezone(UTC).replace(microsecond=0) if at else None
 
 
