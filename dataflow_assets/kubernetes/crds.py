@@ -7,12 +7,12 @@ left out: the API server would write them into objects, and flows would have oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from dataflow_assets.kubernetes.status import Status
+from dataflow_assets.kubernetes.status import CronStatus, Status
 from dataflow_assets.languages.common.json_schema import Schema, definitions
 from dataflow_assets.languages.dataflow.json_schema import document_schema
 from dataflow_assets.languages.dataflow.model import API_VERSION, GROUP
@@ -29,6 +29,13 @@ _COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Message", "string", ".status.message", 1),
 )
+_SCHEDULE_COLUMNS = (
+    ("Schedule", "string", ".spec.schedule", 0),
+    ("Last success", "date", ".status.lastSuccessfulTime", 0),
+)
+
+
+Columns = Sequence[tuple[str, str, str, int]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class Resource:
     plural: str
     spec: str
     """The definition of its `spec` in the schema of manifests."""
+    status: type[Status]
+    more_columns: Columns = ()
 
     VERSION: ClassVar[str] = API_VERSION.rpartition("/")[2]
 
@@ -48,8 +57,8 @@ class Resource:
 
 
 _KINDS = (
-    Resource("DataFlow", "dataflows", "DataFlowSpec"),
-    Resource("DataFlowCron", "dataflowcrons", "CronSpec"),
+    Resource("DataFlow", "dataflows", "DataFlowSpec", Status),
+    Resource("DataFlowCron", "dataflowcrons", "CronSpec", CronStatus, _SCHEDULE_COLUMNS),
 )
 
 
@@ -62,7 +71,7 @@ def resources() -> tuple[Resource, ...]:
 
 def crds() -> tuple[Mapping[str, Any], ...]:
     """Returns the definition of each of them."""
-    _, statuses = definitions([Status])
+    _, statuses = definitions([one.status for one in resources()])
     models = {**statuses, **document_schema().definitions}
     return tuple(_definition(one, models) for one in resources())
 
@@ -73,7 +82,7 @@ def _definition(resource: Resource, models: Mapping[str, Any]) -> Mapping[str, A
     names["listKind"] = f"{resource.kind}List"
     columns = [
         {"name": name, "type": type_, "jsonPath": path, "priority": priority}
-        for name, type_, path, priority in _COLUMNS
+        for name, type_, path, priority in (*_COLUMNS, *resource.more_columns)
     ]
     schema = {
         "type": "object",
@@ -84,7 +93,7 @@ def _definition(resource: Resource, models: Mapping[str, Any]) -> Mapping[str, A
             "metadata": {"type": "object"},
             "spec": structural(models[resource.spec], models),
             # The operator's own statuses have more; they stay until they are written anew.
-            "status": structural(models["Status"], models) | _OPEN,
+            "status": structural(models[resource.status.__name__], models) | _OPEN,
         },
     }
     version = {

@@ -7,12 +7,20 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from dataflow_assets.assets.drive_states import ERROR, STOPPED
-from dataflow_assets.assets.standings import Standing
+from dataflow_assets.assets.standings import ScheduledRuns, Standing
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.kubernetes.objects import CustomResource
-from dataflow_assets.kubernetes.status import Condition, MaintenanceStatus, Phase, Status
+from dataflow_assets.kubernetes.status import (
+    Condition,
+    CronStatus,
+    MaintenanceStatus,
+    Phase,
+    Status,
+)
+from dataflow_assets.schedules.schedule import Schedule
 
+_WORKING = frozenset({"Running", "Completed"})
 MOST_CHARACTERS = 1000  # of a message: an Event takes 1024 bytes
 INVALID = "Invalid"
 _IDLE = "no run drives it now: one is started when there is something new"
@@ -47,19 +55,34 @@ def describe(
         reason=INVALID if findings else "Resolved" if flow else "Unread",
         message=mistakes,
     )
-    ready: Literal["True", "False"] = "True" if phase == "Running" else "False"
+    ready: Literal["True", "False"] = "True" if phase in _WORKING else "False"
     conditions = [Condition(type="Ready", status=ready, reason=phase, message=message), resolved]
-    at = standing.committed_at
-    return Status(
+    status = Status(
         phase=phase,
         message=message,
         observed_generation=one.generation,
         processed_count=standing.rows,
         error_count=standing.rejected,
-        last_processed_time=at.astimezone(UTC).replace(microsecond=0) if at else None,
+        last_processed_time=_to_seconds(standing.committed_at),
         maintenance_status=_maintenance(one, flow, now),
         conditions=tuple(_since(condition, one, now) for condition in conditions),
     )
+    return _with_runs(status, standing.runs) if flow and flow.schedule else status
+
+
+def _with_runs(status: Status, runs: ScheduledRuns) -> CronStatus:
+    return CronStatus(
+        **dict(status),
+        last_schedule_time=_to_seconds(runs.at),
+        last_successful_time=_to_seconds(runs.succeeded),
+        last_failed_time=_to_seconds(runs.failed),
+        currentRunID=runs.current or None,
+    )
+
+
+def _to_seconds(at: datetime | None) -> datetime | None:
+    """Kubernetes writes times in seconds."""
+    return at.astimezone(UTC).replace(microsecond=0) if at else None
 
 
 def _phase(
@@ -83,7 +106,22 @@ def _phase(
     if standing.state is not None:
         phases: dict[str, Phase] = {ERROR: "Error", STOPPED: "Stopped"}
         return phases.get(standing.state.name, "Running"), _cut(standing.state.text)
+    if flow.schedule is not None:
+        return _phase_between_runs(flow.schedule, standing.runs, now)
     return ("Pending", _NEVER) if standing.rows is None else ("Running", _IDLE)
+
+
+def _phase_between_runs(
+    schedule: Schedule, runs: ScheduledRuns, now: datetime
+) -> tuple[Phase, str]:
+    if runs.current:
+        return "Running", f"/runs/{runs.current} is active"
+    if schedule.suspended:
+        return "Stopped", "suspend is true: no tick starts a run"
+    tick = f"the next run starts at {schedule.after(now):%Y-%m-%d %H:%M %Z}"
+    if runs.failed and (runs.succeeded is None or runs.failed > runs.succeeded):
+        return "Failed", f"the last run failed; {tick}"
+    return ("Completed" if runs.succeeded else "Pending"), tick
 
 
 def _mistakes(findings: Sequence[Finding]) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dataflow_assets.spec import Spec
 
-Phase = Literal["Running", "Pending", "Error", "Stopped"]
+Phase = Literal["Running", "Pending", "Error", "Stopped", "Completed", "Failed"]
 
 
 class Condition(Spec):
@@ -46,7 +46,8 @@ class Status(Spec):
     """State of the flow of an object. Written by `dataflow k8s watch`."""
 
     phase: str
-    """One word for all of it: `Running`, `Pending`, `Error` or `Stopped`."""
+    """One word for all of it: `Running`, `Pending`, `Error` or `Stopped`; with a schedule also
+    `Completed` and `Failed`, which is how its last run ended."""
     message: str = ""
     """The same as a sentence."""
     observed_generation: int | None = None
@@ -69,3 +70,16 @@ class Status(Spec):
             one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in self.conditions
         ]
         return document
+
+
+class CronStatus(Status):
+    """State of the flow of an object with a schedule. Written by `dataflow k8s watch`."""
+
+    last_schedule_time: datetime | None = None
+    """When the schedule last started a run."""
+    last_successful_time: datetime | None = None
+    """When a run last succeeded, its triggers included."""
+    last_failed_time: datetime | None = None
+    """When a run, or one of its triggers, last failed."""
+    current_run_id: str | None = Field(default=None, alias="currentRunID")
+    """The run of Dagster that is active."""

@@ -27,6 +27,7 @@ VALUES = {
     "objects of two namespaces": (
         "flows.namespaces={charts,elsewhere}",
         "podDisruptionBudget.enabled=true",
+        "triggers.enabled=true",
     ),
     "a ConfigMap": ("flows.from=configMap", "flows.configMap=f", "spark.remote=sc://spark:15002"),
     "a repository": (*GIT, "flows.git.secretName=git", "secrets.namespaces={elsewhere}"),

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from dataflow_assets.assets.drive_states import DriveState
-from dataflow_assets.assets.standings import Standing
+from dataflow_assets.assets.standings import ScheduledRuns, Standing
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.kubernetes.objects import CustomResource
 from dataflow_assets.kubernetes.outcome import describe
 from dataflow_assets.kubernetes.status import Status
 from dataflow_assets.maintenance_window import MaintenanceWindow
+from dataflow_assets.schedules.cron import CronTimes
+from dataflow_assets.schedules.schedule import Schedule
 from tests.dagster.flows import memory_flow
 from tests.kubernetes.objects import flow, resource
 
@@ -144,3 +146,32 @@ def test_the_status_of_the_operator_is_understood(sound: Flow) -> None:
     old = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}, {"type": "X"}]}
     one = CustomResource(ONE.resource, {**ONE.document, "status": old})
     assert describe(one, sound, (), Standing(rows=1), NOW).conditions[0].last_transition_time == NOW
+
+
+TICKS = Schedule(CronTimes.parse("0 3 * * *"), "Europe/Berlin")
+EARLIER, LATER = NOW - timedelta(hours=9), NOW - timedelta(hours=2)
+NEXT = "the next run starts at 2026-02-01 03:00 CET"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "runs", "phase", "message"),
+    [
+        (TICKS, ScheduledRuns(), "Pending", NEXT),
+        (TICKS, ScheduledRuns(succeeded=LATER, failed=EARLIER), "Completed", NEXT),
+        (TICKS, ScheduledRuns(succeeded=EARLIER, failed=LATER), "Failed", "the last run failed"),
+        (TICKS, ScheduledRuns("a1", LATER, LATER), "Running", "/runs/a1 is active"),
+        (replace(TICKS, suspended=True), ScheduledRuns(failed=LATER), "Stopped", "suspend is true"),
+    ],
+)
+def test_a_flow_with_a_schedule(
+    sound: Flow, schedule: Schedule, runs: ScheduledRuns, phase: str, message: str
+) -> None:
+    found = status(replace(sound, schedule=schedule), Standing(rows=1, runs=runs))
+    assert (found.phase, found.message[: len(message)]) == (phase, message)
+    assert found.conditions[0].status == str(phase in {"Running", "Completed"})
+    document = found.document()
+    assert document["currentRunID"] == (runs.current or None)
+    times = [document[f"last{name}Time"] for name in ("Schedule", "Successful", "Failed")]
+    assert times == [
+        at and at.strftime("%Y-%m-%dT%H:%M:%SZ") for at in (runs.at, runs.succeeded, runs.failed)
+    ]

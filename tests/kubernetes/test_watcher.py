@@ -80,6 +80,28 @@ def test_an_object_runs_and_its_status_counts(
     assert (folder / ".complete").exists()
 
 
+def test_an_object_with_a_schedule_tells_how_its_runs_end(
+    api: StandIn,
+    store: Store,
+    tmp_path: Path,
+    instance: dg.DagsterInstance,
+    engine: SparkSession,
+) -> None:
+    store.produce("orders", 0, [b'{"id": 1}'])
+    document = flow(store, schedule="0 3 * * *", timeZone="UTC") | {"kind": "DataFlowCron"}
+    watched = Watched(api, tmp_path)
+    assert watched.look(document)["orders"]["phase"] == "Pending"
+    (made,) = load([tmp_path]).flows
+    job = location([made], engine).resolve_job_def("shop__orders_job")
+    ticked = {"dagster/schedule_name": "shop__orders_cron_schedule"}
+    assert job.execute_in_process(instance=instance, tags=ticked).success
+    completed = watched.look(document)["orders"]
+    assert (completed["phase"], completed["processedCount"]) == ("Completed", 1)
+    assert completed["lastScheduleTime"] <= completed["lastSuccessfulTime"]
+    assert completed["lastFailedTime"] is None
+    assert completed["message"].startswith("the next run starts at 20")
+
+
 def test_a_mistake_is_a_status_and_hinders_no_other(
     api: StandIn, store: Store, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
