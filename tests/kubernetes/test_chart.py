@@ -129,7 +129,7 @@ def test_a_run_has_the_flows_and_settings_of_the_code_location() -> None:
     documents = rendered(())
     location = only(documents, "Deployment", "dataflow")["spec"]["template"]["spec"]
     run = job(documents)["spec"]["template"]["spec"]
-    own = {"DAGSTER_CONTAINER_IMAGE", "DAGSTER_CONTAINER_CONTEXT"}
+    own = {"DAGSTER_CURRENT_IMAGE", "DAGSTER_CONTAINER_IMAGE", "DAGSTER_CONTAINER_CONTEXT"}
     env = {one["name"]: one for one in location["containers"][0]["env"] if one["name"] not in own}
     assert env.items() <= {one["name"]: one for one in run["containers"][0]["env"]}.items()
     mounts = {one["mountPath"] for one in run["containers"][0]["volumeMounts"]}
