@@ -13,7 +13,7 @@ ENV PATH=/app/.venv/bin:$PATH DAGSTER_HOME=/dagster DATAFLOW_FLOWS=/flows DATAFL
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY dataflow_assets dataflow_assets
 RUN python -m venv .venv \
- && .venv/bin/pip install --constraint constraints.txt ".[all,webserver]" \
+ && .venv/bin/pip install --constraint constraints.txt ".[all,kubernetes,opentelemetry,webserver]" dagster-postgres \
  && .venv/bin/python -c "from dataflow_assets.spark import jars; jars.fetch('spark')"
 
 COPY definitions.py workspace.yaml dagster.yaml ./

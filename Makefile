@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-demo setup-dev lint types compiled test light heavy test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup setup-demo setup-dev lint types compiled test light heavy test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver promtool
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -87,11 +87,15 @@ fuzz-manifests: setup-dev ## A hundred thousand hostile manifests, on all cores;
 chaos: setup-dev ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to docs/evidence/chaos.md
 	$(BIN)/python -m tests.stress.chaos $(CHAOS)
 
-test-all: setup-dev $(if $(shell command -v go),kube-apiserver) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
+test-all: setup-dev $(if $(shell command -v go),kube-apiserver promtool) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
 	$(BIN)/python -m tests.stress.whole_suite
 
-kube-apiserver: setup-dev ## A Kubernetes API server for tests, built with Go into .cache: a quarter of an hour, once
+kube-apiserver: setup-dev ## A Kubernetes API server and helm for tests, built with Go into .cache: twenty minutes, once
 	$(BIN)/python -m devservers.kubernetes
+	$(BIN)/python -m devservers.helm
+
+promtool: setup-dev ## Prometheus' tool that evaluates alert rules, for tests, built with Go into .cache: ten minutes, once
+	$(BIN)/python -m devservers.promtool
 
 soak: setup-dev ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)

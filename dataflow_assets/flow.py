@@ -5,22 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from dataflow_assets.contracts import (
-    Address,
-    Limit,
-    MessageFormat,
-    Rejects,
-    Sink,
-    Source,
-    Target,
-    shape_of,
-)
-from dataflow_assets.contracts.declared import FormatsMessages
+from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target, utc_now
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.schedules.schedule import Schedule
 from dataflow_assets.secrets import Lookup, Secrets
 
 SHARED_LANE = "shared"
@@ -94,10 +87,17 @@ class Flow:
     line: int = 1
     hash: str = ""
     suspended: bool = False
+    maintenance: MaintenanceWindow | None = None
+    schedule: Schedule | None = None
+    """Of a flow that is drained by a schedule; such a flow is in no lane."""
     source_connection: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     secrets: Secrets = Secrets()
+    config_maps: Mapping[tuple[str, str], Mapping[str, str]] = field(
+        default_factory=dict, repr=False
+    )
+    """Of a flow with a schedule, for its triggers: texts of ConfigMaps, by (namespace, name)."""
     language: str = "dataflow"
     """The name of its manifest's language."""
     files: str = field(default="", repr=False)
@@ -112,6 +112,12 @@ class Flow:
         """The flow's name in Dagster; the namespace is left out where it is `default`."""
         space = "" if self.namespace == "default" else f"{self.namespace}__"
         return mangle(f"{space}{self.name}")
+
+    def pause_reason(self, at: datetime | None = None) -> str:
+        """Returns why it must not run at this time, or now; empty where it may."""
+        if self.suspended:
+            return f"suspended in its manifest ({self.file}:{self.line})"
+        return self.maintenance.reason(at or utc_now()) if self.maintenance else ""
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -155,7 +161,7 @@ class Flow:
     @property
     def by_record(self) -> bool:
         """True where messages become records; else their columns are decoded straight."""
-        shaped = any(shape_of(branch.sink, None) is not None for branch in self.branches)
+        shaped = any(branch.sink.traits.whole_bodies for branch in self.branches)
         return shaped or bool(self.transformations)
 
     def reads(self) -> frozenset[str]:
@@ -163,14 +169,6 @@ class Flow:
         steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
         tombstones = frozenset({"key"} if self.source.traits.null_messages == "delete" else ())
         return steps | tombstones
-
-    def message_format(self) -> MessageFormat | None:
-        """The format of the source's messages, as the flow's steps need them."""
-        source = self.source
-        form = source.message_format() if isinstance(source, FormatsMessages) else None
-        fields = [one.step.event_fields for one in self.transformations]
-        names = [fields_of_branch for fields_of_branch in fields if fields_of_branch is not None]
-        return form.of_events(frozenset().union(*names)) if form and names else form
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it. Secrets must be resolved."""

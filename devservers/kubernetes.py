@@ -92,18 +92,18 @@ class Kubernetes(Server):
 
     @override
     def ready(self) -> bool:
-        return self._answer("GET", "/readyz").status_code == requests.codes.ok
+        return self.answer("GET", "/readyz").status_code == requests.codes.ok
 
     def put_secret(self, namespace: str, name: str, **values: str) -> None:
         """Makes or replaces a Secret, and its namespace where there is none."""
-        self._namespace(namespace)
+        self.namespace(namespace)
         document = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}}
-        self._put(f"/api/v1/namespaces/{namespace}/secrets", document | {"stringData": values})
+        self.put(f"/api/v1/namespaces/{namespace}/secrets", document | {"stringData": values})
 
     def delete_secret(self, namespace: str, name: str) -> None:
         """Raises where there is none."""
         path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
-        self._answer("DELETE", path).raise_for_status()
+        self.answer("DELETE", path).raise_for_status()
 
     def account(self, folder: Path, namespace: str, readable: tuple[str, ...]) -> None:
         """A service account `dataflow`, which may read the Secrets of some namespaces.
@@ -113,9 +113,9 @@ class Kubernetes(Server):
             namespace: where the account is.
             readable: the namespaces; what was allowed before and is not among them stays allowed.
         """
-        self._namespace(namespace)
+        self.namespace(namespace)
         account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "dataflow"}}
-        self._put(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+        self.put(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
         for name in readable:
             self._allow(name, namespace)
         shutil.copy(self.authority.ca, folder / "ca.crt")
@@ -125,36 +125,39 @@ class Kubernetes(Server):
         """A new token of the account `dataflow`; `spec` is that of a TokenRequest."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/dataflow/token"
         asked = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
-        answer = self._answer("POST", path, asked)
+        answer = self.answer("POST", path, asked)
         answer.raise_for_status()
         return str(answer.json()["status"]["token"])
 
     def _allow(self, readable: str, namespace: str) -> None:
-        self._namespace(readable)
+        self.namespace(readable)
         rights = f"/apis/{_RBAC}/v1/namespaces/{readable}"
         rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
         head = {"apiVersion": f"{_RBAC}/v1", "metadata": {"name": "dataflow"}}
-        self._put(f"{rights}/roles", {**head, "kind": "Role", "rules": rules})
+        self.put(f"{rights}/roles", {**head, "kind": "Role", "rules": rules})
         who = [{"kind": "ServiceAccount", "name": "dataflow", "namespace": namespace}]
         role = {"apiGroup": _RBAC, "kind": "Role", "name": "dataflow"}
         binding = {**head, "kind": "RoleBinding", "subjects": who, "roleRef": role}
-        self._put(f"{rights}/rolebindings", binding)
+        self.put(f"{rights}/rolebindings", binding)
 
-    def _namespace(self, name: str) -> None:
+    def namespace(self, name: str) -> None:
+        """Makes a namespace, where there is none of the name."""
         document = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
-        answer = self._answer("POST", "/api/v1/namespaces", document)
+        answer = self.answer("POST", "/api/v1/namespaces", document)
         if answer.status_code != requests.codes.conflict:
             answer.raise_for_status()
 
-    def _put(self, path: str, document: Mapping[str, Any]) -> None:
-        answer = self._answer("POST", path, document)
+    def put(self, path: str, document: Mapping[str, Any]) -> None:
+        """Makes or replaces an object, as an administrator; `path` is that of all of its kind."""
+        answer = self.answer("POST", path, document)
         if answer.status_code == requests.codes.conflict:
-            answer = self._answer("PUT", f"{path}/{document['metadata']['name']}", document)
+            answer = self.answer("PUT", f"{path}/{document['metadata']['name']}", document)
         answer.raise_for_status()
 
-    def _answer(
+    def answer(
         self, method: str, path: str, document: Mapping[str, Any] | None = None
     ) -> requests.Response:
+        """What it answers an administrator."""
         with requests.Session() as session:
             session.trust_env = False
             headers, ca = {"Authorization": f"Bearer {_ADMIN}"}, str(self.authority.ca)

@@ -156,6 +156,14 @@ def postgresql(servers_folder: Path) -> Iterator[devservers.PostgreSQL]:
 
 
 @pytest.fixture(scope="session")
+def kubernetes(servers_folder: Path) -> Iterator[devservers.Kubernetes]:
+    """An API server of this session's own; skipped where its program is not built."""
+    if reason := devservers.kubernetes.missing():
+        pytest.skip(reason)
+    yield from _own(devservers.Kubernetes(servers_folder / "kubernetes"))
+
+
+@pytest.fixture(scope="session")
 def seaweedfs(servers_folder: Path) -> Iterator[devservers.SeaweedFS]:
     yield from _shared_or_own(devservers.SeaweedFS(servers_folder / "seaweedfs"))
 

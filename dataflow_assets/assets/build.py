@@ -1,5 +1,6 @@
 """The graph of flows -> Dagster's definitions: one asset per branch, topics and shared tables."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ from dataflow_assets.assets.metadata import (
     tags,
 )
 from dataflow_assets.assets.mirrored_checkpoints import outdated_keys
-from dataflow_assets.assets.runs import Runs
+from dataflow_assets.assets.runs import RESULT, Runs
+from dataflow_assets.assets.triggers import trigger_assets
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, mangle
 from dataflow_assets.languages.language import form_of
 
 MANIFEST_CHECK = "manifest"
+WAIT_SECONDS = 1.0  # between two looks whether another run of a schedule has ended
 
 AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
@@ -36,7 +39,9 @@ def assets(graph: Graph) -> list[AnyAsset]:
     topics = [_external(key, address, graph) for key, address in graph.topics.items()]
     tables = [_shared_table(key, address, graph) for key, address in graph.tables.items()]
     errors = [_errors(key, table) for key, table in graph.errors.items()]
-    return [*topics, *tables, *errors, *(_flow_asset(graph, flow) for flow in graph.flows)]
+    triggers = [one for flow in graph.flows for one in trigger_assets(flow, graph.of(flow))]
+    flows = (_flow_asset(graph, flow) for flow in graph.flows)
+    return [*topics, *tables, *errors, *flows, *triggers]
 
 
 def op_name(flow: Flow) -> str:
@@ -147,13 +152,11 @@ def _body(
 ) -> Iterator[Any]:
     """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
     flow, runs = nodes[0].flow, Runs(context.instance, nodes[0].flow)
-    if flow.suspended:
-        yield from _skip(
-            nodes, context, f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
-        )
+    if pause := flow.pause_reason():
+        yield from _skip(nodes, context, f"flow {flow.id} is {pause}: nothing is read or written")
         return
     with runs.driving(context.run.run_id):
-        if other := runs.other(context.run.run_id):
+        if other := _other(runs, flow, context):
             why = f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
             yield from _skip(nodes, context, why)
         else:
@@ -161,6 +164,19 @@ def _body(
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _drive(nodes, context, config)
             Evictions(context.instance).come_back(flow)
+
+
+def _other(runs: Runs, flow: Flow, context: dg.AssetExecutionContext) -> dg.DagsterRun | None:
+    """A run that drives the flow already; one of a schedule may wait until it is over."""
+    other = runs.other(context.run.run_id)
+    if flow.schedule is None or flow.schedule.policy == "Forbid":
+        return other
+    if other:
+        context.log.info("flow %s: waits until /runs/%s has let it go", flow.id, other.run_id)
+    while other:
+        time.sleep(WAIT_SECONDS)
+        other = runs.other(context.run.run_id)
+    return None
 
 
 def _drive(
@@ -173,6 +189,18 @@ def _drive(
     else:
         context.log.info("flow %s: nothing new since the last checkpoint", nodes[0].flow.id)
     yield from draining.checks()
+    if nodes[0].flow.schedule is not None:
+        _end_tick(draining, context)
+
+
+def _end_tick(draining: Draining, context: dg.AssetExecutionContext) -> None:
+    """Notes the result for the triggers; none of them follows a run that was cut short."""
+    result = draining.result()
+    context.instance.add_run_tags(context.run.run_id, {RESULT: result.as_text()})
+    if result.status == "stopped":
+        context.log.info("what was read is committed, and no trigger follows: %s", result.error)
+    if draining.is_interrupted:
+        raise dg.DagsterExecutionInterruptedError
 
 
 def _needs_event(
@@ -180,8 +208,12 @@ def _needs_event(
 ) -> bool:
     """Returns whether an event is due although nothing is new.
 
-    Assets of the same run wait for it, or a mirror does not show the sink's checkpoint.
+    Assets of the same run wait for it, such as triggers, or a mirror does not show the sink's
+    checkpoint.
     """
+    schedule = nodes[0].flow.schedule
+    if schedule is not None and schedule.triggers:
+        return True
     own = {dg.AssetKey(node.key) for node in nodes}
     if set(context.run.asset_selection or ()) - own:
         return True

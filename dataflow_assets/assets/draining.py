@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from dataflow_assets.assets.run_log import log_to_run
 from dataflow_assets.contracts import Checkpoint, Run
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request, Start
+from dataflow_assets.runs.run_result import ResultCounter, RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +73,10 @@ class Draining:
             stopping.first(
                 switches.switched_off(context.instance, self._flow, context.run),
                 stopping.manifest_changed(self._flow),
+                self._flow.pause_reason,
             ),
         )
+        self._counter, self._stop_reason = ResultCounter(self._flow), ""
         self._reports = drain(self._flow, spark, request)
         self._first: list[Report] = []
 
@@ -108,6 +112,17 @@ class Draining:
         self._finish()
         return self._events.checkpoints()
 
+    def result(self) -> RunResult:
+        """Returns what triggers are told of the run, once it is over."""
+        result = self._counter.result(self._context.run.run_id)
+        reason = self._stop_reason or self._interrupts.reason()
+        return replace(result, status="stopped", error=reason) if reason else result
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Returns whether a signal has ended the run, be it after its last micro-batch."""
+        return self._interrupts.asked
+
     def _finish(self) -> None:
         first, self._first = self._first, []
         for report in chain(first, self._reports):
@@ -115,11 +130,14 @@ class Draining:
                 due, branch = self._events.due(), report.branch.id
                 self._tell([node for node in due if node.branch.id == branch])
             self._events.take(report)
+            self._counter.add(report)
 
     def _reason(self) -> str | None:
         """Why to end between two micro-batches; being asked is also the time to tell what waits."""
         self._tell(self._events.due(idle=True))
-        return self._interrupts.reason() or self._looks()
+        reason = self._interrupts.reason() or self._looks()
+        self._stop_reason = self._stop_reason or reason or ""
+        return reason
 
     def _tell(self, nodes: Sequence[AssetNode]) -> None:
         """An event for what of these assets waits, if anything does."""

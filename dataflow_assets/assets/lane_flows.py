@@ -45,7 +45,8 @@ def drivable(flow: Flow) -> bool:
 
     Asked of each flow by the run of a lane, and by the sensor `ingest`.
     """
-    return flow.source.traits.incremental and not flow.suspended
+    by_lanes = flow.source.traits.incremental and flow.schedule is None
+    return by_lanes and not flow.pause_reason()
 
 
 class LaneFlows:
@@ -281,11 +282,13 @@ def _reason_out(flow: Flow, lane: str, on: Collection[str]) -> str:
     """Why the lane must not drive a flow that has a manifest; empty where it may."""
     if flow.suspended:
         return _SUSPENDED
+    if pause := flow.pause_reason():
+        return pause
     if not drivable(flow):
         return "it has runs of its own now"
     if flow.lane != lane:
         return f"it belongs to lane {flow.lane} now"
-    return "" if flow.id in on else f"its sensor {switches.sensor_name(flow)} was switched off"
+    return "" if flow.id in on else f"its sensor {switches.switch_name(flow)} was switched off"
 
 
 def _show(path: Path) -> str:

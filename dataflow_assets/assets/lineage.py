@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dataflow_assets.contracts import shape_of
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Origins
@@ -15,7 +14,7 @@ def origins(flow: Flow, branch: Branch, columns: Iterable[str]) -> dict[str, fro
 
     Columns that steps fill by themselves, and bodies that are stored whole, have none.
     """
-    if branch.sink.takes == "messages" or shape_of(branch.sink, None) is not None:
+    if branch.sink.takes == "messages" or branch.sink.traits.whole_bodies:
         return {}
     by_column = {column: _origins(flow.transformations, column) for column in columns}
     return {column: names for column, names in by_column.items() if names}

@@ -20,11 +20,13 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.languages.language import languages
 from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs.replay import keeps
+from dataflow_assets.runs.report import fate_of
 from dataflow_assets.sdk.database import join
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
 STATE = "state"
+PAUSE = "paused"
 LOG = "log"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
@@ -77,13 +79,14 @@ def flow_metadata(node: AssetNode) -> dict[str, Any]:
         },
         **_rejects(flow),
         **({"suspended": True} if flow.suspended else {}),
+        **({"maintenance_window": str(flow.maintenance)} if flow.maintenance else {}),
     }
 
 
 def _rejects(flow: Flow) -> dict[str, Any]:
     rejects = flow.policies.rejects
     sink = {"error_sink": uri(rejects.address)} if rejects.address else {}
-    return {"rejected_records": f"They {rejects.fate}.", **sink}
+    return {"rejected_records": f"They {fate_of(rejects)}.", **sink}
 
 
 def code_reference(file: Path, line: int) -> dict[str, Any]:
@@ -109,8 +112,12 @@ def description(node: AssetNode, graph: Graph) -> str:
     source = flow.source_address
     ends = (f"`{qualified_name(one)}` ({one.system})" for one in (source, address))
     lines = [f"{' -> '.join(ends)}, {mode}. Flow `{flow.id}`."]
+    if flow.schedule is not None:
+        lines.append(f"Scheduled: `{flow.schedule.times.text}` in {flow.schedule.zone}.")
     if flow.suspended:
         lines.append("**Suspended** in its manifest: no run will read until that is removed.")
+    elif flow.maintenance:
+        lines.append(f"It pauses in its maintenance window, {flow.maintenance}.")
     if node.source is None:
         lines.append(
             f"It also reads `{uri(flow.source_address)}`, which is made from this table: Dagster's "
@@ -180,11 +187,13 @@ def check_specs(node: AssetNode) -> list[dg.AssetCheckSpec]:
     """The questions asked about every flow, and one about the log that a server keeps for it."""
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
+    if node.flow.schedule is not None:
+        late = "The sink has its checkpoint; records wait for the next tick of the schedule."
     rejects = node.flow.policies.rejects
     again = " A replay stores them." if keeps(node.flow) else ""
     rejected = (
         f"No record was rejected in the last {QUIET_SECONDS / 60:.0f} minutes. Rejected ones "
-        f"{rejects.fate}.{again}"
+        f"{fate_of(rejects)}.{again}"
     )
     held = f"The source's server keeps at most {HELD_BYTES >> 20:,} MiB of log for the flow."
     kept = [dg.AssetCheckSpec(SLOT_CHECK, asset=key, description=held)]
@@ -203,7 +212,7 @@ def check_results(
     `rejects`: a record was rejected in the last QUIET_SECONDS of the run.
     """
     key, rejected = dg.AssetKey(node.key), checkpoint.totals.rejected
-    in_time, metadata = lag_check(lag.seconds)
+    in_time, metadata = lag_check(node.flow, lag.seconds)
     yield dg.AssetCheckResult(
         asset_key=key,
         check_name=LAG_CHECK,
@@ -229,11 +238,15 @@ def check_results(
         )
 
 
-def lag_check(seconds: float | None) -> tuple[bool, dict[str, Any]]:
-    """Returns whether the oldest unread record is known to be young enough, and how old it is."""
+def lag_check(flow: Flow, seconds: float | None) -> tuple[bool, dict[str, Any]]:
+    """Returns whether the oldest unread record is known to be young enough, and how old it is.
+
+    Records of a flow with a schedule wait for its next tick, however long that is.
+    """
+    scheduled = flow.schedule is not None
     if seconds is None:
-        return False, {"lag_seconds": dg.MetadataValue.text(UNKNOWN_AGE)}
-    return seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
+        return scheduled, {"lag_seconds": dg.MetadataValue.text(UNKNOWN_AGE)}
+    return scheduled or seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
 
 
 def slot_check(held: int) -> tuple[bool, dict[str, Any]]:

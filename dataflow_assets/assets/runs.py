@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import dagster as dg
 
@@ -16,6 +16,7 @@ SUSPENDED = "dataflow/aside"  # JSON list of the branches that a run failed for
 MANIFEST = "dataflow/manifest"
 SENSOR = "dagster/sensor_name"
 MAX_RETRIES = "dagster/max_retries"
+RESULT = "dataflow/result"  # of a scheduled run, for its triggers, also those of a later attempt
 
 
 def job_name(flow: Flow) -> str:
@@ -37,6 +38,7 @@ class Runs:
     ) -> None:
         self._instance, self._flow, self._known = instance, flow, known
         self._leases = Leases(instance, flow.id)
+        self._triggering = Leases(instance, f"{flow.id}:triggers")
 
     @contextmanager
     def driving(self, run_id: str) -> Iterator[None]:
@@ -49,6 +51,10 @@ class Runs:
         flows = ",".join(sorted({self._flow.id, *filter(None, flow_ids)}))
         with self._leases.driving(run_id, {FLOWS: flows, MANIFEST: self._flow.version}):
             yield
+
+    def triggering(self, run_id: str) -> AbstractContextManager[None]:
+        """Shows that the run is alive while one of its triggers runs; the flow is not leased."""
+        return self._triggering.driving(run_id, {})
 
     def other(self, run_id: str) -> dg.DagsterRun | None:
         """A live run of the flow that was there first; asked once, by a run that has leased it."""
@@ -63,12 +69,16 @@ class Runs:
 
     def live(self) -> dg.DagsterRun | None:
         """A run that works on the flow or is about to; dead ones are reported as failed."""
+        return next(self.all_live(), None)
+
+    def all_live(self) -> Iterator[dg.DagsterRun]:
+        """Every such run, newest first; one that is at its triggers counts."""
         for record in self._records():
             run = record.dagster_run
             own = self._leases.is_held(run) or run.job_name == job_name(self._flow)
-            if own and not self._leases.end_if_dead(record):
-                return run
-        return None
+            leases = self._triggering if self._triggering.is_held(run) else self._leases
+            if own and not leases.end_if_dead(record):
+                yield run
 
     def on(self) -> dg.DagsterRun | None:
         """The run that works on the flow right now; dead ones are reported as failed."""

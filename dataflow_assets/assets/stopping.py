@@ -16,6 +16,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 
 Reason = Callable[[], str | None]
+"""Why a run is to end now; nothing, or no text, where it may go on."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -39,8 +40,11 @@ def every(seconds: float, reason: Reason) -> Reason:
 
 
 def manifest_changed(flow: Flow) -> Reason:
-    """The reason that the flow's file says something else by now; a touched file is no change."""
-    if not flow.file.is_file():
+    """The reason that the flow's file says something else by now; a touched file is no change.
+
+    A run of a schedule ends as it began: the next tick follows the new manifest.
+    """
+    if flow.schedule is not None or not flow.file.is_file():
         return lambda: None
 
     def look() -> str | None:

@@ -15,8 +15,9 @@ _DEFAULT = "dataflow/started"
 """The key in Dagster's storage under which the location notes its DATAFLOW_START."""
 
 
-def sensor_name(flow: Flow) -> str:
-    return f"{flow.slug}_sensor"
+def switch_name(flow: Flow) -> str:
+    """The sensor of a flow, or its schedule."""
+    return f"{flow.slug}_sensor" if flow.schedule is None else f"{flow.slug}_cron_schedule"
 
 
 def starts_switched_on() -> bool:
@@ -41,7 +42,7 @@ def off(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
     stored = instance.daemon_cursor_storage.get_cursor_values({_DEFAULT}).get(_DEFAULT)
     untouched = starts_switched_on() or stored != "0" or instance.schedule_storage is None
     states = _states(instance, untouched=untouched)
-    return {flow.id for flow in flows if not states.get(sensor_name(flow), untouched)}
+    return {flow.id for flow in flows if not states.get(switch_name(flow), untouched)}
 
 
 def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
@@ -54,7 +55,7 @@ def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
     untouched = (
         starts_switched_on() or instance.schedule_storage is None
     )  # in tests there are no switches
-    return {flow.id for flow in flows if states.get(sensor_name(flow), untouched)}
+    return {flow.id for flow in flows if states.get(switch_name(flow), untouched)}
 
 
 def is_untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
@@ -66,7 +67,7 @@ def is_untouched(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> bool:
         return True
     states = instance.all_instigator_state()
     switched = {state.name for state in states if state.status.value != _DECLARED}
-    return not any(sensor_name(flow) in switched for flow in flows)
+    return not any(switch_name(flow) in switched for flow in flows)
 
 
 def switched_off(
@@ -74,9 +75,12 @@ def switched_off(
 ) -> Callable[[], str | None]:
     """Returns whether the flow's switch went off under this run.
 
-    A run that somebody asked for by hand while the switch was off goes on.
+    A run that somebody asked for by hand while the switch was off goes on, and one of a schedule
+    goes on in any case.
     """
-    name = sensor_name(flow)
+    if flow.schedule is not None:
+        return lambda: None
+    name = switch_name(flow)
     was_on = run.tags.get(SENSOR) == INGEST or _states(
         instance, untouched=starts_switched_on()
     ).get(name, False)

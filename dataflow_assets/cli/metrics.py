@@ -1,19 +1,23 @@
-"""`dataflow metrics`: how far flows are behind, in the text format of Prometheus.
+"""`dataflow metrics`: one endpoint for Prometheus, for all lanes and runs of this machine.
 
-Asked on each scrape, of the sources and sinks themselves: whichever process drives the flows, or
+What they count is in a file, which survives them and this process. How far flows are behind is
+asked on each scrape, of the sources and sinks themselves: whichever process drives the flows, or
 none, the values are true. Servers are asked again only when an answer is older than `STALE`.
 """
 
 from __future__ import annotations
 
 import signal
+import sqlite3
 import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -23,41 +27,57 @@ from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import out
 from dataflow_assets.languages.language import languages
 from dataflow_assets.manifests.load import load
+from dataflow_assets.metrics import declarations
+from dataflow_assets.metrics.exposition import families
+from dataflow_assets.metrics.health import verdict
+from dataflow_assets.metrics.serving import serving
+from dataflow_assets.metrics.store import STALE_SECONDS, Sample, Series, store
+from dataflow_assets.runs.lag_metrics import lag_samples
 from dataflow_assets.runs.statuses import Answer, statuses
 
 STALE = 5.0  # seconds
-_BRANCH = ("flow", "branch", "table")
-_LAGS = (
-    ("dataflow_lag_records", "Records that a branch of a flow has not stored."),
-    ("dataflow_lag_seconds", "Age of the oldest record that a branch of a flow has not stored."),
-)
+TIDY_SECONDS = 86_400.0
 
 
 def metrics(asked: Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C; the folders are read again for each answer."""
     selection.say_findings(load(asked.paths))
     host, port = asked.listen
-    server, thread = start_http_server(port, host, registry(asked.paths))
-    out(f"http://{host}:{server.server_port}/metrics")
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    try:
-        ended.wait()
-    finally:
-        server.shutdown()
-        thread.join()
+    with serving(host, port, registry(asked.paths), partial(health, asked.paths)) as bound:
+        out(f"http://{host}:{bound}/metrics")
+        while not ended.wait(TIDY_SECONDS):
+            with suppress(sqlite3.Error, OSError):  # tomorrow will do
+                if (kept := store()) is not None:
+                    kept.tidy()
     return 0
+
+
+def health(paths: Sequence[Path], path: str) -> str:
+    """Answers a probe for the location: its folders are there, and no lane that lives is stuck."""
+    try:
+        samples = kept.read() if (kept := store()) else []
+    except (sqlite3.Error, OSError) as error:
+        return f"not ready: {error}"
+    lanes = [
+        time.time() - one.value
+        for one in samples
+        if one.series.name == declarations.LANE_PROGRESS.name and one.age <= STALE_SECONDS
+    ]
+    ready = all(folder.exists() for folder in paths)
+    return verdict(path, ready=ready, since=max(lanes, default=0.0))
 
 
 def registry(paths: Sequence[Path]) -> CollectorRegistry:
     """The metrics of the flows in these files and folders."""
     metrics = CollectorRegistry()
-    metrics.register(_Lags(paths))
+    metrics.register(_Flows(paths))
     return metrics
 
 
-class _Lags(Collector):
-    """Lags of all flows that are not suspended, and of which of them they are known."""
+class _Flows(Collector):
+    """Collects what was counted, and the lags of all flows that are not suspended."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -67,15 +87,10 @@ class _Lags(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
+        if (kept := store()) is not None:
+            yield from families(kept.read(), asked=False)
         answers = self._current()
-        family = GaugeMetricFamily(
-            "dataflow_lag_known", "1 where the lag of a flow could be found out, else 0.", None,
-            ["flow"],
-        )  # fmt: skip
-        for answer in answers:
-            family.add_metric([answer.flow.id], float(answer.error is None))
-        yield family
-        yield from _of_branches(answers)
+        yield from families(_lags(answers))
         yield from _of_languages(answers)
 
     def _current(self) -> Sequence[Answer]:
@@ -86,14 +101,17 @@ class _Lags(Collector):
             return self._answers
 
 
-def _of_branches(answers: Sequence[Answer]) -> Iterator[Metric]:
-    families = [GaugeMetricFamily(name, text, None, _BRANCH) for name, text in _LAGS]
-    for status in (status for answer in answers for status in answer.found):
-        labels = [status.flow, status.branch, status.address.name]
-        for family, value in zip(families, (status.lag.records, status.lag.seconds), strict=True):
-            if value is not None:
-                family.add_metric(labels, value)
-    yield from families
+def _lags(answers: Sequence[Answer]) -> Iterator[Sample]:
+    for answer in answers:
+        flow = (answer.flow.namespace, answer.flow.name)
+        known = Series(declarations.LAG_KNOWN.name, flow)
+        yield Sample(known, float(answer.error is None))
+        branches = {branch.id: branch for branch in answer.flow.branches}
+        for status in answer.found:
+            positions = status.checkpoint.positions if status.checkpoint else {}
+            branch = branches[status.branch]
+            for metric, labels, value in lag_samples(answer.flow, branch, status.lag, positions):
+                yield Sample(Series(metric.name, (*flow, *labels)), value)
 
 
 def _of_languages(answers: Sequence[Answer]) -> Iterator[Metric]:

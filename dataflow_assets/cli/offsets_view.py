@@ -8,7 +8,7 @@ from typing import Any
 
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.contracts import Position
-from dataflow_assets.contracts.declared import ListsOffsets, Offset
+from dataflow_assets.languages.promises import ListsOffsets, Offset
 from dataflow_assets.runs.statuses import Answer, Status
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dataflow_assets.cli import commands, previewing, values
+from dataflow_assets.cli import commands, kubernetes, previewing, values
 
 Add = Callable[..., argparse.ArgumentParser]
 
@@ -182,8 +182,9 @@ def _status(add: Add) -> None:
 def _metrics(add: Add) -> None:
     parser = add(
         "metrics",
-        help="how far flows are behind, for Prometheus",
-        description="Serves how far every flow of PATH is behind, in the text format of "
+        help="what flows have done and how far they are behind, for Prometheus",
+        description="Serves what the flows of this machine have counted (in DATAFLOW_METRICS, else "
+        "in DAGSTER_HOME), and how far every flow of PATH is behind, in the text format of "
         "Prometheus, until it is ended. Sources and sinks are asked on each scrape, at most every "
         "five seconds; the flows may run anywhere.",
     )
@@ -275,6 +276,7 @@ COMMANDS = {
     "status": _status,
     "metrics": _metrics,
     "reset": _reset,
+    "k8s": kubernetes.declare,
     "servers": _servers,
     "demo": _demo,
 }

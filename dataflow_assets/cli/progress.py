@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dataflow_assets.cli.console import err, out, paint
-from dataflow_assets.cli.running import Event, FlowOutcome
+from dataflow_assets.cli.running import FlowOutcome, Shown
 from dataflow_assets.contracts import Totals
 from dataflow_assets.lanes.events import Began
 from dataflow_assets.runs.request import Report
@@ -35,7 +35,7 @@ class Display(ABC):
     """Shows events of `running.run`."""
 
     @abstractmethod
-    def show(self, event: Event) -> None: ...
+    def show(self, event: Shown) -> None: ...
 
     @abstractmethod
     def say(self, text: str) -> None:
@@ -76,7 +76,7 @@ class Lines(Display):
         self._shown: dict[tuple[str, str], float] = {}
 
     @override
-    def show(self, event: Event) -> None:
+    def show(self, event: Shown) -> None:
         if isinstance(event, Began):
             sinks = ", ".join(str(branch.address) for branch in event.flow.branches)
             out(f"{event.flow.id}: {event.flow.source_address} -> {sinks}")
@@ -115,7 +115,7 @@ class Terminal(Display):
         self._live.start()
 
     @override
-    def show(self, event: Event) -> None:
+    def show(self, event: Shown) -> None:
         if isinstance(event, Began):
             self._waiting[event.flow.id] = "starting"
         elif isinstance(event, FlowOutcome):
@@ -166,7 +166,7 @@ class Json(Display):
         self._describe = describe
 
     @override
-    def show(self, event: Event) -> None:
+    def show(self, event: Shown) -> None:
         if isinstance(event, Report):
             out(json.dumps(_as_json(event)))
 

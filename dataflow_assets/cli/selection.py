@@ -14,6 +14,8 @@ from dataflow_assets.errors.likely_names import did_you_mean
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import Loaded
 
+_SCHEDULED = "its schedule drives it, and no lane does; without --for it is drained once"
+
 
 def select(loaded: Loaded, names: Iterable[str]) -> list[Flow]:
     """The flows of these names; raises PermanentError that lists what there is."""
@@ -37,23 +39,29 @@ def _unknown_flow(loaded: Loaded, name: str) -> str:
     return f"no flow {name}{suggestion or '.'} There is: {', '.join(ids) or 'none'}{hidden}"
 
 
-def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
-    """The chosen flows, or all that are not suspended. Findings elsewhere are only told."""
-    if names:
-        flows = select(loaded, names)
-        say_findings(loaded)
-        if held := [flow.id for flow in flows if flow.suspended]:
-            raise PermanentError(
-                f"{', '.join(held)}: suspended by the manifest, so it must not run"
-            )
-        return flows
+def to_run(loaded: Loaded, names: list[str], *, waits: bool = False) -> list[Flow]:
+    """The chosen flows, or all that may run now. Findings elsewhere are only told.
+
+    `waits`: the run is a lane, goes on for a while, and begins with a flow when its window has
+    closed.
+    """
+    flows = select(loaded, names) if names else loaded.flows
     say_findings(loaded)
-    if not loaded.flows:
+    if not flows:
         raise PermanentError("no flow to run in these paths: dataflow check says why")
-    for flow in loaded.flows:
-        if flow.suspended:
-            err(f"{flow.id}: left out: suspended by the manifest")
-    return [flow for flow in loaded.flows if not flow.suspended]
+    held = {flow.id: why for flow in flows if (why := _why_held(flow, waits=waits))}
+    if held and names:
+        reasons = "; ".join(f"{name} is {why}" for name, why in held.items())
+        raise PermanentError(f"{reasons}: it must not run")
+    for name, why in held.items():
+        err(f"{name}: left out: {why}")
+    return [flow for flow in flows if flow.id not in held]
+
+
+def _why_held(flow: Flow, *, waits: bool) -> str:
+    if waits and flow.schedule is not None:
+        return "driven by its schedule, and by no lane; without --for it is drained once"
+    return flow.pause_reason() if flow.suspended or not waits else ""
 
 
 def say_findings(loaded: Loaded) -> None:

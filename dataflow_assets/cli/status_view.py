@@ -194,14 +194,27 @@ def _shown_state(answer: Answer, found: Status, driven: Driven) -> str:
 
 def _state(answer: Answer, driven: Driven) -> str:
     state = driven.get(answer.flow.id)
-    if answer.flow.suspended:
+    if answer.flow.pause_reason():
         return "Stopped"
     return "-" if state is None else state.name
 
 
 def _lane(answer: Answer, driven: Driven) -> str:
-    state = driven.get(answer.flow.id)
-    return "-" if state is None else state.text
+    state, schedule = driven.get(answer.flow.id), answer.flow.schedule
+    if paused := answer.flow.pause_reason():
+        return paused
+    if schedule is None or (state is not None and state.name == "Stopped"):
+        return "-" if state is None else state.text
+    tick = _next_tick(answer.flow)
+    coming = f"next tick {tick:%Y-%m-%d %H:%M %Z}" if tick else "suspend is true: no tick"
+    return coming if state is None else f"{state.text}; {coming}"
+
+
+def _next_tick(flow: Flow) -> datetime | None:
+    """Returns the next tick; None of a flow that has none."""
+    if flow.schedule is None or flow.schedule.suspended or flow.suspended:
+        return None
+    return flow.schedule.after(datetime.now(UTC))
 
 
 def _lag_text(lag: Lag) -> str:
@@ -252,10 +265,13 @@ def _age(when: datetime | None) -> str:
 
 def _answer(answer: Answer, describe: Describe, driven: Driven) -> dict[str, Any]:
     flow, state = answer.flow, driven.get(answer.flow.id)
+    tick = _next_tick(flow)
     return {
         "flow": flow.id,
+        **({"next_tick": tick.isoformat() if tick else None} if flow.schedule else {}),
         "source": str(flow.source_address),
         "suspended": flow.suspended,
+        "paused": flow.pause_reason() or None,
         "error": None if answer.error is None else describe(answer.error),
         "state": _state(answer, driven),
         "lane": None if state is None else {"text": state.text, "failing": state.failing},

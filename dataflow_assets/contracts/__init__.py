@@ -2,7 +2,7 @@
 
 `source`, `sink` and `sink_session` have what all have. What only some can do is a class each: of
 sources in `capabilities` (sessions), `declared` (sources), `reading` (in tasks) and `looking` (many
-at once), of sinks in `sink_capabilities`.
+at once), of sinks in `sink_capabilities`, and of the ends of languages in `languages/promises`.
 
 The life of one micro-batch: the driver plans a span with fixed upper bounds, opens the sink's
 epoch, runs one pass over the span on Spark, and finishes only when the whole pass succeeded. The
@@ -21,17 +21,14 @@ Who calls what when, in the order of a run:
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.restart`, `TargetTable.schema`, `create` | the driver, when a branch opens | once |
 | `ChecksTarget.check_target` | the driver, when a branch opens that will hold log | once |
-| `TakesOver.inheritance` | the driver, without a checkpoint | once |
 | `TakesOverPositions.take_over` | the driver, with what that gave | once |
 | `TakesOverPositions.understands` | the driver, with a checkpoint | once |
-| `RewindsTargets.rewound` | the driver, when a run rewinds, or a topic was recreated | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
-| `PreparesSpans.prepare` | the driver, before the span is recorded | the same |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
 | `ChoosesReader.reader`, else `SparkFrames.frame` | the driver, of messages | the same |
 | `ReadsMessages.messages_together` | a task | once for all slices of one key |
 | `ReadsParts.batches`, `FormsMessages.message_form` | a task | once for each part |
-| `ShapesRecords.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
+| `RawSink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
 | `Writer.write` | a task | once for each batch of rows |
 | `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
 | `ConfirmsTopics.confirm` | a task, before the commit of the rows | once for each slice |
@@ -67,26 +64,12 @@ from dataflow_assets.contracts.connector import (
     Connector,
 )
 from dataflow_assets.contracts.entries import (
-    REPLAY,
     Entries,
     Entry,
     EntryName,
     ErrorRecord,
     ErrorSink,
     ErrorStore,
-    attempt_of,
-    named_in,
-    next_attempt,
-    part_of,
-    place_of,
-)
-from dataflow_assets.contracts.message_format import (
-    Group,
-    Grouped,
-    MessageFormat,
-    Schemas,
-    StoredSchema,
-    Texts,
 )
 from dataflow_assets.contracts.place import (
     Place,
@@ -125,18 +108,11 @@ from dataflow_assets.contracts.sink import (
 )
 from dataflow_assets.contracts.sink_capabilities import (
     AddsColumns,
-    ChecksStored,
     ChecksTarget,
+    CountsFiles,
     CountsRows,
-    MakesColumns,
-    NotesEnd,
     PeeksTogether,
-    ShapesRecords,
-    ShowsInheritance,
     StagesWithSpark,
-    TakesOver,
-    WritesFiles,
-    shape_of,
 )
 from dataflow_assets.contracts.sink_session import SinkSession, TargetTable
 from dataflow_assets.contracts.slices import (
@@ -155,7 +131,6 @@ from dataflow_assets.contracts.slices import (
     lasting,
 )
 from dataflow_assets.contracts.source import (
-    MessageSource,
     NewColumnRule,
     Source,
     SourceSession,
@@ -171,7 +146,6 @@ from dataflow_assets.contracts.tasks import (
     Receipt,
     Rejection,
     Sent,
-    Shape,
     Ticket,
     Writer,
 )
@@ -189,7 +163,6 @@ __all__ = [
     "PART",
     "PARTS",
     "REFUSED_ROW",
-    "REPLAY",
     "ROWS",
     "SOURCE",
     "SYSTEM_COLUMNS",
@@ -198,10 +171,10 @@ __all__ = [
     "Address",
     "AddsColumns",
     "Checkpoint",
-    "ChecksStored",
     "ChecksTarget",
     "Chunk",
     "Connector",
+    "CountsFiles",
     "CountsRows",
     "Cut",
     "Entries",
@@ -210,18 +183,12 @@ __all__ = [
     "ErrorRecord",
     "ErrorSink",
     "ErrorStore",
-    "Group",
-    "Grouped",
     "Kind",
     "Lag",
     "Limit",
-    "MakesColumns",
-    "MessageFormat",
-    "MessageSource",
     "N",
     "NewColumnRule",
     "Note",
-    "NotesEnd",
     "OffsetSlice",
     "PartSlice",
     "PeeksTogether",
@@ -232,11 +199,7 @@ __all__ = [
     "Rejection",
     "Rejects",
     "Run",
-    "Schemas",
     "Sent",
-    "Shape",
-    "ShapesRecords",
-    "ShowsInheritance",
     "Sink",
     "SinkSession",
     "SinkTraits",
@@ -246,17 +209,12 @@ __all__ = [
     "SourceTraits",
     "Span",
     "StagesWithSpark",
-    "StoredSchema",
-    "TakesOver",
     "Target",
     "TargetTable",
-    "Texts",
     "Ticket",
     "Totals",
     "TypeRow",
     "Writer",
-    "WritesFiles",
-    "attempt_of",
     "checked_name",
     "digest",
     "divide",
@@ -266,14 +224,9 @@ __all__ = [
     "lasting",
     "local_now",
     "metadata_column",
-    "named_in",
-    "next_attempt",
     "next_reading",
     "oldest",
-    "part_of",
-    "place_of",
     "refuse_shared",
-    "shape_of",
     "system_name",
     "utc_now",
     "written_name",

@@ -8,34 +8,10 @@ many sources are looked at in `looking`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from dataflow_assets.contracts.slices import Limit, PartSlice, Positions, Span
-
-if TYPE_CHECKING:  # a manifest is loaded without Spark
-    from pyspark.sql import SparkSession
-
-
-# runs/attempt.py
-class PreparesSpans(ABC):
-    """A session with something to do before a span is recorded, such as to compute its parts."""
-
-    @abstractmethod
-    def prepare(self, span: Span, spark: Callable[[], SparkSession]) -> Span:
-        """Returns the span to record.
-
-        Called by the driver once for each micro-batch, between `plan` and `SinkSession.begin`. What
-        was prepared counts only once `begin` has recorded it: a crash, or a branch that has an
-        unfinished span of its own, leaves it unused.
-
-        Args:
-            span: as `plan` made it, with the positions that it was planned from.
-            spark: gives a live session; nobody makes one where it is not called.
-
-        Raises:
-            TransientError, PermanentError as `plan` does.
-        """
+from dataflow_assets.contracts.slices import Limit, PartSlice, Positions
 
 
 # runs/begin.py
@@ -163,28 +139,6 @@ class TakesOverPositions(ABC):
 
         Args:
             positions: those that outlast a span, at least one.
-        """
-
-
-# runs/start_positions.py
-class RewindsTargets(ABC):
-    """A session whose positions say what is to be removed from the target."""
-
-    @abstractmethod
-    def rewound(self, chosen: Positions, before: Positions, *, stay: bool) -> Positions:
-        """The positions to store where a branch begins again.
-
-        Called by the driver when a run rewinds (launchpad, `--from`), and where a topic that was
-        recreated is read from its start, with what `start` gave.
-
-        Args:
-            chosen: where it begins.
-            before: what the branch had, parts of an unfinished span among it.
-            stay: whether rows of the target stay, and everything is read again, so that rows of
-                the same keys take their place.
-
-        Returns:
-            Where it begins, with what removes other rows of the target.
         """
 
 

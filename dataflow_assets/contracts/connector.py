@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -70,17 +70,6 @@ class Connector(Spec):
             Addresses as text, or references to secrets.
         """
         return (self.address().connection,)
-
-    def file_problems(self) -> Iterator[tuple[str, str]]:
-        """Returns what is wrong with the files that the manifest names.
-
-        Called when manifests are loaded, each time anew: a file may have changed while its manifest
-        has not.
-
-        Returns:
-            The key that names a file, and what is wrong with the file.
-        """
-        return iter(())
 
     @property
     def connection_group(self) -> Hashable:

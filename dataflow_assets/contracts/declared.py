@@ -6,47 +6,6 @@ As in `capabilities`, the file in the comment above a class asks for it by `isin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
-
-import pyarrow as pa
-
-from dataflow_assets.contracts.message_format import MessageFormat
-from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import Positions
-
-
-# flow.py
-class FormatsMessages(ABC):
-    """A source of messages that may be written in something else than JSON."""
-
-    @abstractmethod
-    def message_format(self) -> MessageFormat | None:
-        """Returns what the bodies of messages are written in; None for JSON.
-
-        Called by the driver once for each attempt of a run, with all secrets in place, and by
-        previews and replays; what is returned travels to the tasks. Files that it is made of are
-        read here.
-
-        Raises:
-            PermanentError where a file cannot be read, or a schema in it cannot be used.
-        """
-
-
-# languages/dataflow/document.py
-class AdaptsToBranches(ABC):
-    """A source whose reads depend on how its branches store rows."""
-
-    @abstractmethod
-    def for_branches(self, *, upserts: bool) -> Self:
-        """The source as its flow needs it.
-
-        Called when a manifest is loaded, once its branches are known.
-
-        Args:
-            upserts: whether a branch does.
-        """
 
 
 # languages/dataflow/rules.py, languages/dataflow/notes.py
@@ -64,25 +23,6 @@ class ChoosesColumns(ABC):
         """
 
 
-# runs/open_branches.py
-class ChecksKeys(ABC):
-    """A source whose rows of one key come in no order, so that the target must tell keys apart."""
-
-    @abstractmethod
-    def check_keys(self, target: pa.Schema, name: str) -> None:
-        """Looks whether a target tells all keys apart that the source tells apart.
-
-        Called by the driver when a branch opens whose target is there.
-
-        Args:
-            target: as `SinkSession.schema` returns it.
-            name: of the target, for people.
-
-        Raises:
-            PermanentError where rows of several keys would be one row.
-        """
-
-
 # runs/open_branches.py, assets/metadata.py, assets/ingest.py, cli/commands.py
 class KeepsLog(ABC):
     """A source whose server keeps log until the flow has read it; assets check how much that is."""
@@ -96,41 +36,4 @@ class KeepsLog(ABC):
 
         Returns:
             What stays, and what a person runs to remove it.
-        """
-
-
-@dataclass(frozen=True)
-class Offset:
-    """Where one task of a source has come to, for people: two JSON objects."""
-
-    task: int
-    key: Mapping[str, Any]
-    value: Mapping[str, Any]
-
-
-# cli/offsets_view.py
-class ListsOffsets(ABC):
-    """A source whose positions people know in a form of their own."""
-
-    @abstractmethod
-    def offsets(self, positions: Positions) -> Sequence[Offset]:
-        """The positions of a checkpoint as people read them.
-
-        Called by `dataflow status --offsets`; the source is not asked.
-
-        Args:
-            positions: of a checkpoint, also those of parts.
-        """
-
-
-# reference/types.py
-class ListsTypes(ABC):
-    """A source of columns with types of its own."""
-
-    @classmethod
-    @abstractmethod
-    def types(cls) -> tuple[TypeRow, ...]:
-        """Returns how the system's types travel, for docs/types.md.
-
-        Called when the reference is generated.
         """

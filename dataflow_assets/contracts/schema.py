@@ -207,13 +207,3 @@ class TypeRow:
     system: str
     column: pa.Field
     note: str = ""
-
-    @property
-    def travels(self) -> str:
-        """The type of the column for docs/types.md.
-
-        Returns:
-            Arrow's name of the type, the `Kind` of a string behind it.
-        """
-        kind = kind_of(self.column)
-        return f"{self.column.type} ({kind})" if kind else str(self.column.type)

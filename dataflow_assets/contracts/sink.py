@@ -27,6 +27,8 @@ class SinkTraits:
     """A key or column may have other capitals than the target's column; else names are exact."""
     unwraps: bool = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
+    whole_bodies: bool = False
+    """Records are stored as whole bodies: their keys become no columns of the table."""
     replaces_whole_rows: bool = False
     """A row or message takes the place of the whole one of its key: what is missing in it is lost.
     The rows of its chunks say in the column UNKNOWN what their source does not know of them."""
@@ -41,6 +43,9 @@ class SinkTraits:
     without steps write into such sinks."""
     flush_seconds: float = 0.0
     """The least seconds between two commits of spans that are not full; 0 for no such bound."""
+    folder: tuple[str, ...] = ()
+    """The folder that it writes files to, in which no other flow's may lie: the store and the
+    folders, from the outermost one. Empty where it writes none."""
 
 
 class Sink(ErrorSink):

@@ -1,14 +1,14 @@
 """Capabilities: the contract's other half, which a sink has in part.
 
 A target table, a session or a declared sink inherits from those that it has: the first three are
-of tables, the next three of sessions. The file that calls one asks for it by `isinstance`; its name
-is above the class.
+of tables, `StagesWithSpark` of sessions. The file that calls one asks for it by `isinstance`; its
+name is above the class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
@@ -16,9 +16,9 @@ from typing_extensions import override
 
 from dataflow_assets.contracts.checkpoint import Checkpoint
 from dataflow_assets.contracts.sink import Sink
-from dataflow_assets.contracts.slices import Positions, Span
+from dataflow_assets.contracts.slices import Span
 from dataflow_assets.contracts.target import Target
-from dataflow_assets.contracts.tasks import Receipt, Shape
+from dataflow_assets.contracts.tasks import Receipt
 from dataflow_assets.errors import DataflowError, raise_if_error
 
 if TYPE_CHECKING:  # a manifest is loaded without Spark
@@ -88,38 +88,15 @@ class CountsRows(ABC):
         """
 
 
-# runs/open_branches.py
-class NotesEnd(ABC):
-    """Shows people why an attempt has ended."""
+# runs/report.py
+class CountsFiles(ABC):
+    """Knows in how many files its table is."""
 
     @abstractmethod
-    def note_end(self, error: BaseException | None) -> None:
-        """Notes for people why the attempt ends; nothing that is stored depends on it.
+    def file_count(self) -> int | None:
+        """The table's data files; None where that would cost something.
 
-        Called by the driver once at the end of each attempt, before `close`. It must not raise.
-
-        Args:
-            error: the attempt's; None where it ends by itself.
-        """
-
-
-# runs/start_positions.py
-class TakesOver(ABC):
-    """Goes on in a table that another program has filled."""
-
-    @abstractmethod
-    def inheritance(self) -> Positions:
-        """Positions that another program has stored beside the table, together with its rows.
-
-        Called by the driver once, when a branch begins that has no checkpoint, and by `dataflow
-        reset --checkpoint`.
-
-        Returns:
-            A position for each partition that is known, which may be none.
-
-        Raises:
-            TransientError while the other program still writes; PermanentError when a person must
-            act.
+        Called by the driver with each report.
         """
 
 
@@ -144,33 +121,6 @@ class StagesWithSpark(ABC):
         Raises:
             TransientError when Spark fails.
         """
-
-
-# contracts/sink_capabilities.py
-class ShapesRecords(ABC):
-    """Stores something else of a record than its body (raw mode)."""
-
-    @abstractmethod
-    def shape(self, schema: pa.Schema | None) -> Shape | None:
-        """Returns what is stored where it is not the body itself, in a table of these columns.
-
-        Called inside tasks once for each slice, and on the driver when a branch opens.
-
-        Args:
-            schema: of the table; None for the shape from which a table that does not exist yet gets
-                its types: values may then be times too.
-
-        Raises:
-            PermanentError where the table does not fit.
-        """
-
-
-def shape_of(sink: Sink, schema: pa.Schema | None) -> Shape | None:
-    """Returns the shape of any sink; None where records are stored as their bodies.
-
-    Called as `ShapesRecords.shape`; without a schema also when manifests are loaded.
-    """
-    return sink.shape(schema) if isinstance(sink, ShapesRecords) else None
 
 
 # runs/questions.py
@@ -199,83 +149,4 @@ class PeeksTogether(Sink):
 
         Raises:
             DataflowError where none of them could be asked.
-        """
-
-
-# runs/statuses.py, cli/preview/live.py
-class ShowsInheritance(ABC):
-    """Shows people where the program has stopped whose table it takes over."""
-
-    @abstractmethod
-    def inheritance(self, target: Target) -> Positions | None:
-        """Returns where the program has stopped that has filled the table so far; takes nothing.
-
-        Called by `dataflow status` and `preview` for a branch without a checkpoint.
-
-        Returns:
-            A position for each partition that is known; None where nothing is.
-
-        Raises:
-            TransientError, PermanentError: the sink cannot be asked.
-        """
-
-
-# manifests/stored_tables.py
-class ChecksStored(ABC):
-    """Declares its table, and changes it as the declaration changes."""
-
-    @abstractmethod
-    def stored_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Returns what is declared and cannot be done to what is stored.
-
-        Called by `dataflow check` alone, which may take the time to look at the table.
-
-        Returns:
-            The id of a declared field, `partitioning`, or None for the columns as a whole, and a
-            sentence about it.
-
-        Raises:
-            TransientError, PermanentError: the table cannot be looked at.
-        """
-
-
-# reference/types.py
-class MakesColumns(ABC):
-    """Makes tables with typed columns."""
-
-    @classmethod
-    @abstractmethod
-    def stored_type(cls, column: pa.Field) -> str:
-        """The type that `SinkSession.create` gives an interchange column, for docs/types.md.
-
-        Called when the reference is generated, for each row of the table of types.
-
-        Returns:
-            The type as the system writes it; of text that is more than text by the metadata KIND.
-        """
-
-    @classmethod
-    def keeps_type(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
-        """Returns whether a table made for a column of the same system has its very type.
-
-        Called when the reference is generated, for sources of the sink's own type.
-
-        Returns:
-            True where the type is not that of `stored_type`, but the one that the source has read.
-        """
-        return False
-
-
-# manifests/neighbours.py
-class WritesFiles(ABC):
-    """Writes files to a folder."""
-
-    @abstractmethod
-    def folder(self) -> tuple[str, ...]:
-        """The folder that this sink writes files to, in which no other flow's may lie.
-
-        Called when manifests are loaded.
-
-        Returns:
-            The store and the folders, from the outermost one.
         """

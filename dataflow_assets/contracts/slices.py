@@ -172,25 +172,6 @@ class Span:
         slices = (PartSlice(f"{PART}{n}", None, upto, part) for n, part in enumerate(parts))
         return cls(tuple(slices), full)
 
-    def cut(self, upto: Mapping[str, int]) -> Span:
-        """The span that was read, where tasks have stopped early.
-
-        Called by the driver between the pass and `SinkSession.finish`.
-
-        Args:
-            upto: for each partition that ends earlier the offset before which it ends.
-
-        Returns:
-            The same span with these upper bounds.
-        """
-        slices = (
-            replace(s, upto=upto[s.partition])
-            if isinstance(s, OffsetSlice) and s.partition in upto
-            else s
-            for s in self.slices
-        )
-        return replace(self, slices=tuple(slices)) if upto else self
-
     @property
     def empty(self) -> bool:
         """Returns whether there is nothing to read.
@@ -231,15 +212,3 @@ class Limit:
     bytes: int = 64 * 1024 * 1024
     declared: Limit | None = None
     """What the flow allows, where a turn reads less; None: the same."""
-
-    @property
-    def stretches(self) -> int:
-        """Returns how many slices that follow one another may be one span, each of this size.
-
-        `PARTS`, and for a flow that allows less than the default as many as it has room for: all of
-        them together hold no more than it allows.
-        """
-        most, default = self.declared or self, Limit()
-        if most.records >= default.records and most.bytes >= default.bytes:
-            return PARTS
-        return max(1, min(PARTS, most.records // self.records, most.bytes // self.bytes))

@@ -8,12 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from dataflow_assets.contracts.checkpoint import Lag
 from dataflow_assets.contracts.connector import Address, Connector
 from dataflow_assets.contracts.slices import Limit, Position, Positions, Slice, Span
-from dataflow_assets.spec import Addition
 
 NullMessages = Literal["reject", "skip", "delete"]
 NewColumnRule = Literal["reject", "fail", "add", "ignore"]
@@ -102,19 +101,6 @@ class Source(Connector):
         Raises:
             TransientError when the source cannot be reached; PermanentError when a person must act.
         """
-
-
-class MessageSource(Source):
-    """A declared source of messages."""
-
-    tombstones: Annotated[NullMessages, Addition()] = "reject"
-    """What a null message means: a rejected record, nothing, or the deletion of its key."""
-
-    @property
-    def traits(self) -> SourceTraits:
-        """Returns what the option `tombstones` comes to."""
-        deletes = "tombstones: delete" if self.tombstones == "delete" else ""
-        return SourceTraits(null_messages=self.tombstones, sends_deletes=deletes)
 
 
 class SourceSession(ABC):

@@ -38,23 +38,6 @@ class Rejects:
         address = self.sink.address()
         return replace(address, connection=self.connection) if self.connection else address
 
-    @property
-    def fate(self) -> str:
-        """Returns what happens to rejected records.
-
-        Returns:
-            The end of a sentence about them.
-        """
-        if self.way == "errors":
-            return f"are in the error sink {self.address}" + (
-                ", and the flow stops at them" if self.holds else ""
-            )
-        return {
-            "table": "are kept in the table of rejected records",
-            "skip": "are skipped: the log names them",
-            "fail": "stop the flow",
-        }[self.way]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Run, Totals
-from dataflow_assets.contracts.entries import REPLAY, named_in, next_attempt
-from dataflow_assets.contracts.place import Place, digest
-from dataflow_assets.contracts.slices import PartSlice, Position, Positions, Slice
+from dataflow_assets.contracts.place import Place
+from dataflow_assets.contracts.slices import Position, Positions
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.failpoints import Failpoint
-from dataflow_assets.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -68,57 +66,6 @@ class Rejection:
         key = self.key if sent.change is None else sent.change
         found = replace(self, body=sent.body, key=key, metadata=sent.metadata)
         return replace(found, rows=sent.rows, place=sent.place)
-
-    def at(self, piece: Slice) -> str:
-        """Returns where the record is, for people.
-
-        Called inside tasks, where a flow stops at the record or skips it.
-
-        Args:
-            piece: the slice with the record.
-
-        Returns:
-            The record's place, or its partition and offset.
-        """
-        return str(self.place or f"partition {piece.partition}, offset {self.offset}")
-
-    def id(self, target: Target, piece: Slice) -> str:
-        """Names the rejection; the same whenever its record is read.
-
-        Called inside tasks, for each rejected record.
-
-        Args:
-            target: the branch that has rejected the record.
-            piece: the slice with the record.
-
-        Returns:
-            Flow, branch, source, place (partition and offset, where these name the record), n and
-            stage. Of what a replay rejects: the id of the entry that was replayed, and the attempt.
-        """
-        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return next_attempt(named_in(piece.part)[self.offset][0], self.n)
-        where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
-        scope = piece.partition
-        if isinstance(piece, PartSlice):  # a later read has parts of the same name
-            scope = f"{scope}@{digest(piece.upto.encode())}"
-        place = self.place.key if self.place else f"{scope}/{self.offset}"
-        return f"{where}/{place}/{self.n}/{self.stage}"
-
-    def reading(self, target: Target, piece: Slice) -> int:
-        """In which reading of the source the record was rejected.
-
-        Called inside tasks, for each rejected record.
-
-        Args:
-            target: the branch that has rejected the record.
-            piece: the slice with the record.
-
-        Returns:
-            The branch's reading; a replay keeps that of its entry.
-        """
-        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return named_in(piece.part)[self.offset][1]
-        return target.reading
 
 
 @dataclass(frozen=True)
@@ -211,43 +158,3 @@ class Writer(ABC):
 
         Called after any error, and after `close`; safe twice.
         """
-
-
-class Shape(ABC):
-    """What a sink stores of a record where that is not simply its body (raw mode).
-
-    Made once per slice, inside the task.
-    """
-
-    reads: ClassVar[frozenset[str]] = frozenset()
-    """The metadata keys that it looks at."""
-
-    def __init__(self) -> None:
-        self.notes: set[str] = set()
-        """What a person should be told once."""
-
-    @abstractmethod
-    def __call__(self, record: Record) -> Any:
-        """Returns what the sink stores of a record.
-
-        Called inside tasks, once for each record.
-
-        Returns:
-            A JSON object of the sink's columns; of a null message its own body.
-
-        Raises:
-            RejectedRecord("encode", reason).
-        """
-
-    def key(self, record: Record) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
-        """The columns by which the row of a record is matched, where it upserts.
-
-        Called inside tasks for each record that deletes its row.
-
-        Returns:
-            A JSON object; empty where rows are appended.
-
-        Raises:
-            RejectedRecord("encode", reason).
-        """
-        return {}

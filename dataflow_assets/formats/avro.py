@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_cursor import Block, Ints
 from dataflow_assets.formats.avro_decoder import (
@@ -29,6 +28,7 @@ from dataflow_assets.formats.avro_decoder import (
     usable,
 )
 from dataflow_assets.formats.avro_events import event_with_types, with_types
+from dataflow_assets.formats.message_format import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.formats.rows import cells
 from dataflow_assets.records.connect_times import Convert
 from dataflow_assets.records.record import exact_json

@@ -24,18 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from dataflow_assets.contracts import (
-    ABSENT,
-    DELETE,
-    OFFSET,
-    OP,
-    Group,
-    Grouped,
-    MessageFormat,
-    Note,
-    Rejection,
-    Texts,
-)
+from dataflow_assets.contracts import ABSENT, DELETE, OFFSET, OP, Note, Rejection
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats import json_times
 from dataflow_assets.formats.json_checks import check_bodies, count_quotes
@@ -49,6 +38,7 @@ from dataflow_assets.formats.json_tombstones import (
     reason,
     with_deletes,
 )
+from dataflow_assets.formats.message_format import Group, Grouped, MessageFormat, Texts
 
 __all__ = ["Decoded", "JsonDecoder", "Tombstones"]
 _NO_TEXT = re.compile(r"Expected `str.* - at `\$\.(.*?)(?:\[[0-9.]*\])*`$")

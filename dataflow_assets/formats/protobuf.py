@@ -21,8 +21,15 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from typing_extensions import override
 
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, StoredSchema, Texts
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.message_format import (
+    Group,
+    Grouped,
+    MessageFormat,
+    Schemas,
+    StoredSchema,
+    Texts,
+)
 from dataflow_assets.formats.protobuf_json import plain
 from dataflow_assets.formats.protobuf_schema import compile_schema
 from dataflow_assets.records.record import exact_json

@@ -15,8 +15,8 @@ import msgspec
 import urllib3
 from urllib3 import exceptions as refusals
 
-from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError, RejectedRecord, TransientError
+from dataflow_assets.formats.message_format import StoredSchema
 from dataflow_assets.secrets.tls import Material, context
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,21 @@ from pydantic import AfterValidator, ValidationInfo
 from dataflow_assets.errors import PermanentError
 
 LONGEST = 1024 * 1024  # bytes of a schema
+
+
+class NamesFiles(ABC):
+    """A source or sink whose manifest may name files with schemas."""
+
+    @abstractmethod
+    def file_problems(self) -> Iterator[tuple[str, str]]:
+        """Returns what is wrong with the files that the manifest names.
+
+        Called when manifests are loaded, each time anew: a file may have changed while its manifest
+        has not.
+
+        Returns:
+            The key that names a file, and what is wrong with the file.
+        """
 
 
 def _beside_the_manifest(value: str | None, info: ValidationInfo) -> str | None:

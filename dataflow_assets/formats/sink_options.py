@@ -13,6 +13,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.schema_files import (
     AvroTextWithDefaults,
     JsonSchemaText,
+    NamesFiles,
     SchemaPath,
     default_problem,
     json_problem,
@@ -27,7 +28,7 @@ _JSON_SCHEMA = Needs("format", "json-schema")
 _STORED = {"avro": "AVRO", "json-schema": "JSON"}
 
 
-class FormattedSink(Sink):
+class FormattedSink(Sink, NamesFiles):
     """A sink of messages whose values are JSON, or values of a schema."""
 
     format: Annotated[Literal["json", "avro", "json-schema"], Addition()] = "json"

@@ -8,12 +8,14 @@ from typing import Annotated, Literal
 
 from typing_extensions import override
 
-from dataflow_assets.contracts import MessageFormat, MessageSource
-from dataflow_assets.contracts.declared import FormatsMessages
+from dataflow_assets.contracts import Source, SourceTraits
+from dataflow_assets.contracts.source import NullMessages
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.formats.schema_files import (
     AvroText,
     AvroTextWithDefaults,
+    NamesFiles,
     SchemaPath,
     default_problem,
     problem,
@@ -27,7 +29,20 @@ Ref = SecretRef | None
 _AVRO = Needs("format", "avro")
 
 
-class FormattedSource(MessageSource, FormatsMessages):
+class MessageSource(Source):
+    """A declared source of messages."""
+
+    tombstones: Annotated[NullMessages, Addition()] = "reject"
+    """What a null message means: a rejected record, nothing, or the deletion of its key."""
+
+    @property
+    def traits(self) -> SourceTraits:
+        """Returns what the option `tombstones` comes to."""
+        deletes = "tombstones: delete" if self.tombstones == "delete" else ""
+        return SourceTraits(null_messages=self.tombstones, sends_deletes=deletes)
+
+
+class FormattedSource(MessageSource, NamesFiles):
     """A source whose messages are JSON, or values of a schema."""
 
     format: Literal["json", "avro", "protobuf"] = "json"
@@ -99,8 +114,16 @@ class FormattedSource(MessageSource, FormatsMessages):
                 except PermanentError as error:
                     yield key, str(error).partition(": ")[2]
 
-    @override
     def message_format(self) -> MessageFormat | None:
+        """Returns what the bodies of messages are written in; None for JSON.
+
+        Called by the driver once for each attempt of a run, with all secrets in place, and by
+        previews and replays; what is returned travels to the tasks. Files that it is made of are
+        read here.
+
+        Raises:
+            PermanentError where a file cannot be read, or a schema in it cannot be used.
+        """
         if self.format == "json":
             from dataflow_assets.formats.json import HeadedJsonFormat
 

@@ -14,6 +14,7 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.lanes.member import LaneMember
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
+from dataflow_assets.metrics.process import recorder
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import TaskReading
 from dataflow_assets.runs.news import Looks, OpenSource
@@ -95,7 +96,9 @@ class JointJobs(Turns):
         for name, ends in self._looks.ends_together(sources).items():
             if isinstance(ends, DataflowError):
                 due[name].wake(copy(ends))  # others may raise it too
-            elif any(ends.news):
+                continue
+            recorder().health.note_progress()
+            if any(ends.news):
                 due[name].woken = time.monotonic()
                 due[name].wake(news=True)
         self._next_look = began + LEAST_SECONDS

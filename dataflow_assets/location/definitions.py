@@ -13,12 +13,15 @@ import dagster as dg
 from dataflow_assets.assets import assets, broken_files, graph, user
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.errors import Finding
+from dataflow_assets.location.jobs.failures import failure_job
 from dataflow_assets.location.jobs.flows import flow_job
 from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.jobs.replay import replay_jobs
 from dataflow_assets.location.jobs.tables import table_jobs
 from dataflow_assets.location.resources.io_managers import io_managers
 from dataflow_assets.location.resources.spark import SparkResource
+from dataflow_assets.location.schedules.flows import flow_schedule
+from dataflow_assets.location.sensors.failures import failure_sensors
 from dataflow_assets.location.sensors.flows import flow_sensor
 from dataflow_assets.location.sensors.ingest import ingest_sensor
 from dataflow_assets.location.sensors.lag import lag_sensor
@@ -59,7 +62,17 @@ def _base(
 ) -> dg.Definitions:
     """Flows, what is broken, and what they all share."""
     jobs = {flow.id: flow_job(flow, flows.of(flow)) for flow in flows.flows}
-    switches = [flow_sensor(flow, jobs[flow.id], len(jobs)) for flow in flows.flows]
+    switches = [
+        flow_sensor(flow, jobs[flow.id], len(jobs)) for flow in flows.flows if not flow.schedule
+    ]
+    crons = [
+        flow_schedule(flow, flow.schedule, jobs[flow.id]) for flow in flows.flows if flow.schedule
+    ]
+    following = {
+        jobs[flow.id].name: (jobs[flow.id], job)
+        for flow in flows.flows
+        if (job := failure_job(flow)) is not None
+    }
     spark = SparkResource(where=os.environ.get("DATAFLOW_SPARK") or "connect")
     resources = {"spark": spark, **io_managers(flows)}
     lanes = ingest_job(Watched(paths), resources["spark"])
@@ -69,12 +82,19 @@ def _base(
     return dg.Definitions(
         assets=[*assets(flows), *(wreck for wreck in wrecks if wreck not in checks)],
         asset_checks=checks,
-        jobs=[*jobs.values(), lanes, *replay_jobs(flows), *tidying],
-        schedules=at_night,
+        jobs=[
+            *jobs.values(),
+            *(job for _, job in following.values()),
+            lanes,
+            *replay_jobs(flows),
+            *tidying,
+        ],
+        schedules=[*crons, *at_night],
         sensors=[
             *switches,
             ingest_sensor(flows, [lanes, *jobs.values()]),
             lag_sensor(flows),
+            *failure_sensors(following),
             *more,
         ],
         resources=resources,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import chain
@@ -18,6 +18,8 @@ from dataflow_assets.manifests import connections, kubernetes, unexpected
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
+ConfigMaps = Mapping[tuple[str, str], Mapping[str, str]]
+"""The texts of ConfigMaps by (namespace, name)."""
 _LISTS = ("List", "DataFlowList", "DataFlowCronList")  # what `kubectl get` prints for several
 
 
@@ -28,6 +30,7 @@ class FileReading:
     parsed: tuple[tuple[str, Parsed], ...] = field(default=(), repr=False)
     """Documents of languages, each with the name of its language."""
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
+    config_maps: tuple[ConfigMaps, ...] = field(default=(), repr=False)
     connections: tuple[connections.Connections, ...] = field(default=(), repr=False)
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
@@ -105,7 +108,7 @@ def _guard(document: Document) -> FileReading:
 
 
 def _of_yaml(document: Document) -> FileReading:
-    """A document of YAML may also be a Secret, or the location's connections."""
+    """A document of YAML may also be a Secret, a ConfigMap, or the location's connections."""
     if document.get("kind") in _LISTS:
         several = items(document)
         empty = () if several else (document.finding(("kind",), "has no items: nothing to read"),)
@@ -116,6 +119,8 @@ def _of_yaml(document: Document) -> FileReading:
     if kubernetes.reads(document):
         secret, findings = kubernetes.read(document)
         return FileReading(secrets=(secret,) if secret else (), findings=tuple(findings))
+    if texts := kubernetes.config_map(document):
+        return FileReading(config_maps=(texts,))
     return _of_language(document, ".yaml")
 
 

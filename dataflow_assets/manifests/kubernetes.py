@@ -1,4 +1,7 @@
-"""Kubernetes `Secret` documents: values that SecretRefs point at, never echoed."""
+"""Kubernetes `Secret` documents: values that SecretRefs point at, never echoed.
+
+And `ConfigMap` documents, which triggers of schedules read outside a cluster.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,17 @@ class SecretDocument:
 
 def reads(document: Document) -> bool:
     return (document.get("apiVersion"), document.get("kind")) == ("v1", "Secret")
+
+
+def config_map(document: Document) -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """The texts of a `ConfigMap` by its namespace and name; empty for any other document."""
+    name, data = document.get("metadata", "name"), document.get("data")
+    if (document.get("apiVersion"), document.get("kind")) != ("v1", "ConfigMap"):
+        return {}
+    if not isinstance(name, str) or not isinstance(data, dict):
+        return {}
+    namespace = document.get("metadata", "namespace") or "default"
+    return {(str(namespace), name): {k: v for k, v in data.items() if isinstance(v, str)}}
 
 
 def read(document: Document) -> tuple[SecretDocument | None, list[Finding]]:

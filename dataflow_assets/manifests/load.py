@@ -19,6 +19,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
+from dataflow_assets.formats.schema_files import NamesFiles
 from dataflow_assets.languages.common.documents import Document
 from dataflow_assets.languages.common.documents import Path as Place
 from dataflow_assets.languages.common.reading import DeclaredTables, Reading
@@ -115,8 +116,15 @@ def _assemble(
         *unexpected.each(flows, _without_files),
     ]
     bad = {id(document) for document, _ in late}
+    texts = dict(
+        pair for file in (*read, *near) for one in file.config_maps for pair in one.items()
+    )
     kept = [
-        replace(flow, secrets=Secrets(flow.namespace, documents))
+        replace(
+            flow,
+            secrets=Secrets(flow.namespace, documents),
+            config_maps=texts if flow.schedule else {},
+        )
         for flow, document in flows
         if id(document) not in bad
     ]
@@ -169,7 +177,8 @@ def _without_files(flows: list[tuple[Flow, Document]]) -> Iterator[tuple[Documen
         ends: list[tuple[Place, Connector]] = [(("spec", "source", "config"), flow.source)]
         ends += [(branch.place, branch.sink) for branch in flow.branches]
         for base, one in ends:
-            for key, message in one.file_problems():
+            problems = one.file_problems() if isinstance(one, NamesFiles) else ()
+            for key, message in problems:
                 yield document, document.finding((*base, key), message)
 
 

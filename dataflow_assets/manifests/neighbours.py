@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from dataflow_assets.contracts import Address, WritesFiles
+from dataflow_assets.contracts import Address, Sink
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, asset_key
 from dataflow_assets.languages.common.documents import Document, Path
@@ -152,4 +152,5 @@ def _folders_inside(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
 def _folders(flow: Flow) -> Iterator[tuple[tuple[str, ...], Path]]:
     ends: list[tuple[object, Path]] = [(branch.sink, branch.place) for branch in flow.branches]
     ends.append((flow.policies.rejects.sink, _ERRORS))
-    return ((sink.folder(), path) for sink, path in ends if isinstance(sink, WritesFiles))
+    folders = ((sink.traits.folder, path) for sink, path in ends if isinstance(sink, Sink))
+    return ((folder, path) for folder, path in folders if folder)

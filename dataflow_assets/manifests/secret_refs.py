@@ -17,7 +17,7 @@ from dataflow_assets.secrets import (
     SecretRef,
     Secrets,
     VariableRef,
-    cluster,
+    cluster_api,
     environment,
     foreign_place,
     is_place,
@@ -66,7 +66,7 @@ def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
 
 def absent_secrets(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
     """A note for every Secret that is nowhere yet; it may be there where the flow will run."""
-    if cluster.inside():
+    if cluster_api.inside():
         return  # whether its API has them is found out by those who use them
     unset = "" if os.environ.get(FOLDER) else f" ({FOLDER} is not set)"
     for flow, document in flows:
@@ -129,6 +129,11 @@ def _specs(flow: Flow) -> Iterator[tuple[Spec, Path]]:
         yield from _nested_specs(branch.sink, branch.place)
     if flow.policies.rejects.sink is not None:
         yield from _nested_specs(flow.policies.rejects.sink, ("spec", "errors", "config"))
+    if flow.schedule is not None:
+        triggers = (("triggers", flow.schedule.triggers), ("onFailure", flow.schedule.on_failure))
+        for key, some in triggers:
+            for one, place in _inside(some, ("spec", key)):
+                yield from _nested_specs(one, place)
 
 
 def _nested_specs(spec: Spec, path: Path) -> Iterator[tuple[Spec, Path]]:

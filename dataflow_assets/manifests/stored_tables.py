@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dataflow_assets.contracts import ChecksStored
 from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.promises import ChecksStored
 from dataflow_assets.manifests.load import Loaded
 
 _LEFT = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dataflow_assets.contracts import WritesFiles
 from dataflow_assets.errors import Finding, describe_unexpected
 from dataflow_assets.flow import Flow
 from dataflow_assets.languages.common.documents import Document, NodePlace
@@ -58,6 +57,6 @@ def ask_names(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
         _ = flow.slug, flow.read_addresses, flow.source.traits.reserved
         _ = [(end.address(), end.spellings()) for end in ends]
         _ = [branch.id for branch in flow.branches]
-        _ = [end.folder() for end in ends if isinstance(end, WritesFiles)]
+        _ = [branch.sink.traits for branch in flow.branches]
         _ = list(references(flow))
     return iter(())

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection, Shape
+from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection
 from dataflow_assets.errors import RejectedRecord, blame
 from dataflow_assets.formats.columns import new_columns
 from dataflow_assets.formats.json import Decoded, JsonDecoder
@@ -22,6 +22,7 @@ from dataflow_assets.micro_batch.message_metadata import COLUMNS
 from dataflow_assets.micro_batch.originals import OriginalMessages, sink_rejection
 from dataflow_assets.records.record import NOT_UTF8, NotJson, Record, encode, text
 from dataflow_assets.records.wrapped import unwrap
+from dataflow_assets.sdk.raw_rows import Shape
 
 _NO_DELETES = (
     "a delete needs upsertMode: true with deleteMode or softDeleteColumn; to keep each change as "

@@ -11,22 +11,15 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import (
-    Chunk,
-    NewColumnRule,
-    Note,
-    Shape,
-    Sink,
-    SinkTraits,
-    Ticket,
-    shape_of,
-)
+from dataflow_assets.contracts import Chunk, NewColumnRule, Note, Sink, SinkTraits, Ticket
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.column_names import ColumnNames
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context
 from dataflow_assets.records.wrapped import VALUE
+from dataflow_assets.sdk.raw_mode import shape_of
+from dataflow_assets.sdk.raw_rows import Shape
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import Chunk, MessageFormat
+from dataflow_assets.contracts import Chunk
 from dataflow_assets.formats.json import JsonDecoder
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.formatted import (
     Formatted,

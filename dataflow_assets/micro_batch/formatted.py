@@ -16,20 +16,30 @@ from dataflow_assets.contracts import (
     REFUSED_ROW,
     SOURCE,
     Chunk,
-    Group,
     Kind,
-    MessageFormat,
     Rejection,
     Sink,
     kind_of,
 )
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Flow
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import Decoded, JsonDecoder
+from dataflow_assets.formats.message_format import Group, MessageFormat
+from dataflow_assets.formats.source_options import FormattedSource
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.forward import forward, keys_of, with_read_keys
 from dataflow_assets.micro_batch.originals import OriginalMessages
 from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
+
+
+def format_of(flow: Flow) -> MessageFormat | None:
+    """The format of the messages of a flow's source, as its steps need them; None for JSON."""
+    source = flow.source
+    form = source.message_format() if isinstance(source, FormattedSource) else None
+    fields = [one.step.event_fields for one in flow.transformations]
+    names = [fields_of_branch for fields_of_branch in fields if fields_of_branch is not None]
+    return form.of_events(frozenset().union(*names)) if form and names else form
 
 
 def in_json(

@@ -17,13 +17,12 @@ from dataflow_assets.contracts import (
     OFFSET,
     OP,
     Chunk,
-    MessageFormat,
     N,
     Rejection,
     Sink,
-    Texts,
 )
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.message_format import MessageFormat, Texts
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import OriginalMessages, sink_rejection

@@ -23,18 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import (
-    Chunk,
-    MessageFormat,
-    OffsetSlice,
-    Receipt,
-    Slice,
-    Source,
-    Span,
-    Writer,
-)
+from dataflow_assets.contracts import Chunk, OffsetSlice, Receipt, Slice, Source, Span, Writer
 from dataflow_assets.contracts.reading import ConfirmsTopics
 from dataflow_assets.errors import DataflowError, PermanentError, blame
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
@@ -114,16 +106,16 @@ class Pass:
 
     def over_parts(self, indexes: Sequence[int]) -> list[Result]:
         """Takes parts that the task reads itself, one after the other."""
-        with closing(self._parts(indexes)) as parts:
-            return self._results(parts, TaskReport())
+        report = TaskReport()
+        with closing(self._parts(indexes, report)) as parts:
+            return self._results(parts, report)
 
     def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
         """Takes a slice of messages that the task has read by `messages_together`."""
         report = TaskReport()
         piece = self.span.slices[index]
-        chunks = self._until_cut(
-            piece, self._messages(index, self._bound(index, batches, report)), report
-        )
+        bounded = self._bound(index, report.meter.reading(batches), report)
+        chunks = self._until_cut(piece, self._messages(index, bounded), report)
         return self._results(iter([(piece, chunks)]), report)
 
     def _results(self, slices: Iterator[Chunks], report: TaskReport) -> list[Result]:
@@ -147,10 +139,14 @@ class Pass:
                 with closing(chunks), self._naming(piece):
                     for share in chunks:
                         for name, writer, chunk in zip(names, writers, share, strict=True):
-                            with blame(name), self._naming(piece):
+                            report.meter.refuse(chunk)
+                            with blame(name), self._naming(piece), report.meter.writing():
                                 writer.write(chunk)
                             report.notes.update(f"branch {name}: {note}" for note in chunk.notes)
-                yield from self._close(piece, names, writers)
+                with report.meter.writing():
+                    receipts = list(self._close(piece, names, writers))
+                report.end_slice(receipts)
+                yield from receipts
             finally:
                 for writer in writers:
                     try:
@@ -175,7 +171,7 @@ class Pass:
     def _from_spark(
         self, batches: Iterable[pa.RecordBatch], report: TaskReport
     ) -> Iterator[Chunks]:
-        filled = with_large_values(batches, self.source, self.span.slices)
+        filled = report.meter.reading(with_large_values(batches, self.source, self.span.slices))
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]
@@ -184,12 +180,13 @@ class Pass:
             if piece.partition in report.cuts:
                 return  # what follows in this Spark partition lies behind the cut
 
-    def _parts(self, indexes: Sequence[int]) -> Generator[Chunks, None, None]:
+    def _parts(self, indexes: Sequence[int], report: TaskReport) -> Generator[Chunks, None, None]:
         pieces = [self.span.slices[index] for index in indexes]
         each = read_in_order(self.source, pieces, self.metadata_to_read)
         try:
             for piece, batches in zip(pieces, each, strict=True):
-                yield piece, self._confirm_after(self._columns(piece, batches))
+                measured = report.meter.reading(batches)
+                yield piece, self._confirm_after(self._columns(piece, measured))
         finally:
             if isinstance(each, Generator):
                 each.close()

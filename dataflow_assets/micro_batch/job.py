@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
 from dataflow_assets.contracts.reading import SpanReader, SparkFrames
 from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.results import Result, encode
+from dataflow_assets.micro_batch.results import Result, SliceCounts, encode
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
 from dataflow_assets.micro_batch.tasks import JobDied, collect, span_reader, spare_worker
@@ -59,10 +59,11 @@ class Planned:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """The span as it was read, and the receipts by branch."""
+    """The span as it was read, the receipts by branch, and what tasks have counted by slice."""
 
     span: Span
     receipts: Mapping[str, Sequence[Receipt]]
+    counts: Sequence[SliceCounts] = ()
 
 
 def run(spark: SparkSession, planned: Planned) -> BatchOutcome:
@@ -110,7 +111,21 @@ def _one_slice(span: Span) -> Span:
     if span.whole or not filled:
         return span
     chosen = random.choice(filled)  # noqa: S311 - so that each partition has its turn
-    return span.cut({one.partition: one.after for one in filled if one is not chosen})
+    return cut_short(span, {one.partition: one.after for one in filled if one is not chosen})
+
+
+def cut_short(span: Span, upto: Mapping[str, int]) -> Span:
+    """The span that was read, where tasks have stopped early.
+
+    `upto` has for each partition that ends earlier the offset before which it ends.
+    """
+    slices = (
+        replace(one, upto=upto[one.partition])
+        if isinstance(one, OffsetSlice) and one.partition in upto
+        else one
+        for one in span.slices
+    )
+    return replace(span, slices=tuple(slices)) if upto else span
 
 
 class TaskReading:
@@ -220,7 +235,8 @@ def _outcome(work: Pass, results: Sequence[Result]) -> BatchOutcome:
         if result.note:
             _tell(result.note)
     cuts = dict(result.cut for result in results if result.cut)
-    return BatchOutcome(work.span.cut(cuts), receipts)
+    counts = [result.counts for result in results if result.counts]
+    return BatchOutcome(cut_short(work.span, cuts), receipts, counts)
 
 
 @lru_cache(maxsize=1_000)

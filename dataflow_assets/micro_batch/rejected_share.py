@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dataflow_assets.contracts import Chunk, Slice, Target
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.record_ids import record_place
 
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
 
@@ -27,7 +28,7 @@ class RejectedShare:
     def _sentence(self, chunks: Sequence[Chunk]) -> str:
         target, piece = self._target, self._piece
         last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
-        example = f"; the last one, {last.at(piece)}: {last.reason}" if last else ""
+        example = f"; the last one, {record_place(last, piece)}: {last.reason}" if last else ""
         return (
             f"flow {target.flow}: {self._rejected} of {self._consumed} records of {target.source} "
             f"were rejected, more than maxRejectedPercent {self._most:g}{example}. "

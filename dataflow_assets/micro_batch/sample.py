@@ -12,20 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import (
-    Group,
-    Kind,
-    MessageFormat,
-    Note,
-    OffsetSlice,
-    Sink,
-    Source,
-    SourceSession,
-    Span,
-)
+from dataflow_assets.contracts import Kind, Note, OffsetSlice, Sink, Source, SourceSession, Span
 from dataflow_assets.contracts.reading import Asked, ReadsMessages
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.formats.json_types import infer, merge
+from dataflow_assets.formats.message_format import Group, MessageFormat
 from dataflow_assets.formats.rows import cells, objects, table_columns
 from dataflow_assets.micro_batch.branches import BranchSteps
 from dataflow_assets.micro_batch.formatted import in_json, is_wrapped

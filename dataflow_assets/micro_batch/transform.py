@@ -15,17 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import (
-    EVERYTHING,
-    SOURCE,
-    Chunk,
-    MessageFormat,
-    Rejection,
-    Sent,
-    Sink,
-    shape_of,
-)
+from dataflow_assets.contracts import EVERYTHING, SOURCE, Chunk, Rejection, Sent, Sink
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.micro_batch import row_changes
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch, Read
@@ -38,6 +30,7 @@ from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.wrapped import unwrap
+from dataflow_assets.sdk.raw_mode import shape_of
 
 
 def reader(

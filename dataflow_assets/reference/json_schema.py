@@ -17,11 +17,12 @@ NAME: Final = "reference/dataflow.schema.json"
 EDITOR_LINE: Final = "# yaml-language-server: $schema="
 """Begins the first line of a manifest, from which editors know where the schema is."""
 _DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that every editor knows
-_SECRET: Schema = {
+_KINDS = {"enum": ["ConfigMap", "Secret"]}
+_VALUES: Schema = {
     "type": "object",
-    "description": "A Secret of Kubernetes, read by the manifests beside it.",
+    "description": "A Secret or a ConfigMap of Kubernetes, read by the manifests beside it.",
     "required": ["apiVersion", "kind", "metadata"],
-    "properties": {"apiVersion": {"const": "v1"}, "kind": {"const": "Secret"}},
+    "properties": {"apiVersion": {"const": "v1"}, "kind": _KINDS},
 }
 
 
@@ -37,7 +38,7 @@ def render() -> str:
 
 
 def schema() -> Schema:
-    """One document of a file: a Secret, or a document of a language.
+    """One document of a file: a Secret, a ConfigMap, or a document of a language.
 
     Returns:
         The schema, draft 7. What is refused as not supported yet is not valid by it.
@@ -54,8 +55,8 @@ def schema() -> Schema:
     return {
         "$schema": _DRAFT,
         "title": "Manifests of dataflow-assets",
-        "if": {"properties": {"kind": {"const": "Secret"}}, "required": ["kind"]},
-        "then": _SECRET,
+        "if": {"properties": {"kind": _KINDS}, "required": ["kind"]},
+        "then": _VALUES,
         "else": content,
         "$defs": dict(sorted(definitions.items())),
     }

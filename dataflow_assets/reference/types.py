@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import Kind, MakesColumns, Source, TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
+from dataflow_assets.contracts import Kind, Source, TypeRow, kind_of
 from dataflow_assets.formats import avro_columns
 from dataflow_assets.languages.common.pages import escape
+from dataflow_assets.sdk.types.table import ListsTypes, MakesColumns
 
 _TOP = """# Types
 
@@ -74,14 +74,14 @@ def tables() -> dict[str, type[MakesColumns]]:
 
 
 def _interchange() -> str:
-    rows = [[one.travels, *_stored_types(one)] for one in INTERCHANGE]
+    rows = [[_travels(one), *_stored_types(one)] for one in INTERCHANGE]
     return _table("## Columns, and what a table made for them has", ["Type", *tables()], rows)
 
 
 def _source(source: type[Source]) -> str:
     assert issubclass(source, ListsTypes)  # noqa: S101 - as `render` has chosen
     rows = [
-        [one.system, one.travels, *_stored_types(one, source), one.note] for one in source.types()
+        [one.system, _travels(one), *_stored_types(one, source), one.note] for one in source.types()
     ]
     columns = [source.type, "travels as", *(f"in {name}" for name in tables()), ""]
     return _table(f"## From `{source.type}`", columns, rows)
@@ -89,19 +89,22 @@ def _source(source: type[Source]) -> str:
 
 def _avro() -> str:
     rows = [
-        [one.system, one.travels, *_stored_types(one), one.note] for one in avro_columns.types()
+        [one.system, _travels(one), *_stored_types(one), one.note] for one in avro_columns.types()
     ]
     columns = ["Avro", "travels as", *(f"in {name}" for name in tables()), ""]
     return _table("## From Avro messages", columns, rows)
 
 
+def _travels(row: TypeRow) -> str:
+    """Arrow's name of the type, the `Kind` of a string behind it."""
+    kind = kind_of(row.column)
+    return f"{row.column.type} ({kind})" if kind else str(row.column.type)
+
+
 def _stored_types(row: TypeRow, source: type[Source] | None = None) -> list[str]:
     own = source and source.type
-    return [_type_in(sink, row.column, own=name == own) for name, sink in tables().items()]
-
-
-def _type_in(sink: type[MakesColumns], column: pa.Field, *, own: bool) -> str:
-    return "the same" if own and sink.keeps_type(column) else sink.stored_type(column)
+    sinks = tables().items()
+    return [sink.stored_type(row.column, own=name == own) or "the same" for name, sink in sinks]
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> str:

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, StagesWithSpark, local_now
-from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog, PreparesSpans
+from dataflow_assets.contracts.capabilities import FollowsBranches, HoldsLog
 from dataflow_assets.errors import DataflowError, NewColumns, blame
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.promises import PreparesSpans
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
+from dataflow_assets.micro_batch.formatted import format_of
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import BatchOutcome, Planned
 from dataflow_assets.runs import new_columns
@@ -45,9 +47,9 @@ class RunAttempt:
     ) -> None:
         self._flow = flow
         self._request = request
-        self._progress = progress
+        self._progress, self._metrics = progress, progress.metrics
         self._stack = stack
-        self._format = self._flow.message_format()
+        self._format = format_of(flow)
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
         self._host = host
@@ -62,7 +64,8 @@ class RunAttempt:
         """A report for each commit and branch, and one last for each branch."""
         end = None if self._progress.continuous else self._end()
         until = self._until = self._progress.bounds(end, self._source.end)
-        self._prepare_errors()
+        if (sink := self._flow.policies.rejects.sink) is not None:
+            sink.error_store().prepare()
         self._open_branches = open_branches(
             self._flow, self._source, self._progress, self._request, self._stack
         )
@@ -86,11 +89,6 @@ class RunAttempt:
             yield self._reporting.last(opened, reason)
         self._reporting.judge()  # an attempt that failed may have committed more than it reported
 
-    def _prepare_errors(self) -> None:
-        sink = self._flow.policies.rejects.sink
-        if sink is not None:
-            sink.error_store().prepare()
-
     @property
     def _complete(self) -> bool:
         return len(self._open_branches) == len(self._flow.branches)
@@ -110,8 +108,9 @@ class RunAttempt:
     def _next(self, until: Positions | None) -> tuple[Turn, Span]:
         for turn in self._turns():
             bound = nearer(turn.until, until, self._source.lags)
-            with turn.blame(self._open_branches):
+            with turn.blame(self._open_branches), self._metrics.phase("plan"):
                 span = self._source.plan(turn.after, self._limit, bound)
+            self._metrics.note_look(span)
             if not span.empty:
                 break
         return turn, replace(span, planned=turn.after)
@@ -212,19 +211,22 @@ class RunAttempt:
             raise shows_less(self._flow, turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
-        if isinstance(self._source, PreparesSpans):
-            with self._host.beside() as spark:
-                span = self._source.prepare(span, spark)
         ready: Sequence[OpenBranch]
-        ready = [one for one in turn.branches if self._has_table(one, span)]
-        span, ready = begin(span, ready, self._source, self._limit)
+        with self._metrics.phase("begin"):
+            if isinstance(self._source, PreparesSpans):
+                with self._host.beside() as spark:
+                    span = self._source.prepare(span, spark)
+            ready = [one for one in turn.branches if self._has_table(one, span)]
+            span, ready = begin(span, ready, self._source, self._limit)
         failpoints.reach("drain.begun")
-        done = self._read(span, ready) if ready else BatchOutcome(span, {})
+        with self._metrics.phase("pass"):
+            done = self._read(span, ready) if ready else BatchOutcome(span, {})
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for opened in ready:
             yield self._finish(opened, done.span, done.receipts[opened.branch.stored_id], seconds)
         self._committed = time.monotonic()
+        self._metrics.note_micro_batch(done.counts)
         failpoints.reach("drain.finished")
         self._acknowledge_when_due()
         self._reporting.judge()
@@ -255,11 +257,12 @@ class RunAttempt:
     ) -> Report:
         place = {piece.partition: index for index, piece in enumerate(span.slices)}
         ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
-        with blame(opened.branch.id):
+        with blame(opened.branch.id), self._metrics.phase("finish"):
             if isinstance(opened.session, StagesWithSpark):
                 with self._host.beside() as spark:
                     opened.session.stage(span, ordered, spark)
             opened.session.finish(span, ordered, self._source)
+        with blame(opened.branch.id):
             return self._reporting.commit(opened, seconds)
 
     @property

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import (
-    Limit,
-    MessageFormat,
-    Note,
-    SourceSession,
-    Span,
-    local_now,
-    shape_of,
-)
+from dataflow_assets.contracts import Limit, Note, SourceSession, Span, local_now
 from dataflow_assets.errors import blame
 from dataflow_assets.flow import Flow
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.micro_batch.branches import BranchSteps
 from dataflow_assets.micro_batch.sample import FieldSample, Sampler, sample
 from dataflow_assets.runs.branch_turns import OpenBranch
+from dataflow_assets.sdk.raw_mode import shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

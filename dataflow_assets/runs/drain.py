@@ -25,6 +25,7 @@ from dataflow_assets.errors import (
 )
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.attempt import Reopen, RunAttempt
+from dataflow_assets.runs.flow_metrics import FlowMetrics
 from dataflow_assets.runs.host import Alone, RunHost
 from dataflow_assets.runs.open_branches import check_still_ours
 from dataflow_assets.runs.request import Report, Request
@@ -48,8 +49,15 @@ def drain(
     failed while others went on ends the run with its error only after them.
     """
     failpoints.arm(failpoints.from_environment())
-    progress, host = RunProgress(request), host if isinstance(host, RunHost) else Alone(host)
     log.info("flow %s: %s begins", flow.id, request.run)
+    host = host if isinstance(host, RunHost) else Alone(host)
+    with FlowMetrics(flow) as metrics:
+        yield from _attempts(flow, host, request, RunProgress(request, metrics))
+
+
+def _attempts(
+    flow: Flow, host: RunHost, request: Request, progress: RunProgress
+) -> Iterator[Report]:
     while True:
         opened = None
         try:
@@ -61,6 +69,7 @@ def drain(
         except Reopen:
             continue
         except DataflowError as error:
+            progress.metrics.note_error(error)
             if opened is None or not _was_replaced(flow, opened, error):
                 _meet(flow, host, request, progress, error)
         else:

@@ -6,15 +6,17 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
-from dataflow_assets.contracts import ChecksTarget, NotesEnd, SinkSession, SourceSession, shape_of
-from dataflow_assets.contracts.declared import ChecksKeys, KeepsLog
+from dataflow_assets.contracts import ChecksTarget, SinkSession, SourceSession
+from dataflow_assets.contracts.declared import KeepsLog
 from dataflow_assets.errors import blame
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.languages.promises import ChecksKeys, NotesEnd
 from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.create_table import make_ahead
 from dataflow_assets.runs.request import Request
 from dataflow_assets.runs.retries import RunProgress
 from dataflow_assets.runs.start_positions import check_again, check_opened, settle
+from dataflow_assets.sdk.raw_mode import shape_of
 from dataflow_assets.sdk.sink.decide import taken_over
 
 

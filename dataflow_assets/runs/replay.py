@@ -33,6 +33,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.branches import BranchSteps, PassBranch
+from dataflow_assets.micro_batch.formatted import format_of
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Planned
 from dataflow_assets.records.step import Context
@@ -43,6 +44,7 @@ from dataflow_assets.runs.replay_entries import (
     is_for,
     names_of,
     replay_target,
+    token_of,
 )
 from dataflow_assets.runs.replay_settled import Settled
 from dataflow_assets.runs.replay_waiting import LOOKED_AT, Waiting
@@ -143,7 +145,7 @@ def replay(
         for entries in _parts(ready):
             done = _put(branches, entries, waiting, noted)
             chosen.note(entries)
-            noted.update(entry.token for entry in entries)
+            noted.update(map(token_of, entries))
             log.info("flow %s: %s", flow.id, done)
             yield done
         if not chosen.whole:
@@ -215,7 +217,7 @@ class _Putting:
     ) -> None:
         self.branch, self._flow, self._spark = branch, flow, spark
         self._target = replay_target(flow, branch)
-        self._format = flow.message_format()
+        self._format = format_of(flow)
         self._sink: SinkSession = branch.sink.open(self._target, run)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ A position is the list of the tokens of what is done.
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -17,28 +18,26 @@ from dataflow_assets.contracts import (
     HEADER_LIST,
     MESSAGES,
     REFUSED_ROW,
-    REPLAY,
     SOURCE,
     Address,
     Entry,
     EntryName,
     Lag,
     Limit,
-    MessageSource,
     PartSlice,
     Positions,
     Slice,
     SourceSession,
     Span,
     Target,
-    named_in,
-    part_of,
 )
 from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.formats.source_options import MessageSource
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
 from dataflow_assets.micro_batch.row_changes import RowChange, parse, with_changes
 from dataflow_assets.records.record import encode
+from dataflow_assets.sdk.record_ids import REPLAY, names_in, part_of
 
 REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
 WHOLE = (SOURCE, "decode", "step")
@@ -131,10 +130,16 @@ def _bytes(value: str | None) -> bytes | None:
     return None if value is None else base64.b64decode(value)
 
 
+def token_of(entry: Entry) -> str:
+    """A short stand-in for the name of an entry: 16 hex digits."""
+    text = f"{entry.id}@{entry.reading}" if entry.reading else entry.id
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def names_of(piece: Slice) -> tuple[EntryName, ...]:
     """The entries of a slice, by their ordinals."""
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-    return named_in(piece.part)
+    return names_in(piece.part)
 
 
 def is_for(branch: Branch, entry: Entry) -> bool:
@@ -173,19 +178,19 @@ class EntrySession(SourceSession):
 
     @override
     def end(self) -> Positions:
-        return {_PARTITION: ",".join(one.token for one in self._entries)}
+        return {_PARTITION: ",".join(map(token_of, self._entries))}
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         position = str(after.get(_PARTITION, ""))
         done = position.split(",") if position else []
         settled = frozenset(done)
-        new = [entry for entry in self._entries if entry.token not in settled]
+        new = [entry for entry in self._entries if token_of(entry) not in settled]
         if not new:
             return Span((PartSlice(_PARTITION, position, position),))
         recent = frozenset(done[-REMEMBERED:])
         tokens_to_keep = [token for token in done if token in recent or self._waits(token)]
-        upto = ",".join([*tokens_to_keep, *(entry.token for entry in new)])
+        upto = ",".join([*tokens_to_keep, *map(token_of, new)])
         return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
 
     def _waits(self, token: str) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from dataflow_assets.contracts import REPLAY, Checkpoint, Entry
+from dataflow_assets.contracts import Checkpoint, Entry
 from dataflow_assets.flow import Flow
+from dataflow_assets.sdk.record_ids import REPLAY, place_of
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +46,9 @@ class Settled:
             branches = [branch for branch in self._flow.branches if branch.stored_id == branch_id]
             looked = [branch.sink.peek(self._flow.target(branch)) for branch in branches]
             self._known[branch_id] = next(iter(looked), None)
-        checkpoint = self._known[branch_id]
-        if checkpoint is None or entry.place is None or checkpoint.reading != entry.reading:
+        checkpoint, place = self._known[branch_id], place_of(entry.id)
+        if checkpoint is None or place is None or checkpoint.reading != entry.reading:
             return True  # the flow has started over since, or not at all
-        partition, offset = entry.place
+        partition, offset = place
         position = checkpoint.positions.get(partition)
         return not isinstance(position, int) or offset < position

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from dataflow_assets.contracts import REPLAY, Entries, Entry, EntryName
+from dataflow_assets.contracts import Entries, Entry, EntryName
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.runs.replay_entries import WHOLE, is_for
+from dataflow_assets.runs.replay_entries import WHOLE, is_for, token_of
+from dataflow_assets.sdk.record_ids import REPLAY, message_of
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Waiting:
     @cached_property
     def tokens(self) -> frozenset[str] | None:
         """Tokens of all that wait; None where there are more than were looked at."""
-        return frozenset(one.token for one in self._entries) if self.whole else None
+        return frozenset(map(token_of, self._entries)) if self.whole else None
 
     def entries_of(self, names: Sequence[EntryName]) -> list[Entry]:
         """Returns those of these names that still wait: somebody may have deleted the others."""
@@ -75,7 +76,8 @@ class Waiting:
 
     def is_superseded(self, entry: Entry, branch: Branch) -> bool:
         """Returns whether the branch has rejected this message in a later reading as well."""
-        latest = max(self._latest.get((entry.message, of), 0) for of in (branch.stored_id, None))
+        message = message_of(entry.id)
+        latest = max(self._latest.get((message, of), 0) for of in (branch.stored_id, None))
         return entry.reading < latest
 
     def _is_over(self, entry: Entry) -> bool:
@@ -88,7 +90,7 @@ class Waiting:
         latest: dict[tuple[str, str | None], int] = {}
         for one in self._entries:
             branch = None if one.stage in WHOLE else one.branch.removesuffix(REPLAY)
-            key = one.message, branch
+            key = message_of(one.id), branch
             latest[key] = max(one.reading, latest.get(key, 0))
         return latest
 

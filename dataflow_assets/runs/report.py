@@ -5,7 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dataflow_assets.contracts import CountsRows, Lag, Positions, SourceSession, TargetTable
+from dataflow_assets.contracts import (
+    CountsFiles,
+    CountsRows,
+    Lag,
+    Positions,
+    Rejects,
+    SourceSession,
+)
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.rejected_share import too_many
@@ -29,14 +36,12 @@ class Reporting:
 
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
         """Reports a commit just made, `seconds` after the one before."""
-        report = self._report(opened, seconds)
-        return replace(report, table_rows=_row_count(opened.session.table))
+        return self._report(opened, seconds)
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
         self._lags.pop(opened.branch.id, None)
         report = replace(self._report(opened, 0.0), last=True, reason=reason)
-        session = opened.session
-        return replace(report, schema=session.table.schema(), table_rows=_row_count(session.table))
+        return replace(report, schema=opened.session.table.schema())
 
     def judge(self) -> None:
         """Raises PermanentError when the run has rejected more than the flow allows."""
@@ -46,17 +51,25 @@ class Reporting:
         if too_many(done.rejected, consumed, most):
             raise PermanentError(
                 f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
-                f"rejected, more than maxRejectedPercent {most:g}; they {policies.rejects.fate}. "
-                f"Fix the table, the steps or the producer, or raise the limit"
+                f"rejected, more than maxRejectedPercent {most:g}; they "
+                f"{fate_of(policies.rejects)}. Fix the table, the steps or the producer, "
+                "or raise the limit"
             )
 
     def _report(self, opened: OpenBranch, seconds: float) -> Report:
         branch, checkpoint = opened.branch, opened.session.checkpoint
+        table = opened.session.table
         delta = checkpoint.totals - self._progress.reported[branch.id]
         self._progress.reported[branch.id] = checkpoint.totals
         self._progress.totals += delta
         lag = _move(self._lag(branch, checkpoint.positions), checkpoint.positions)
-        return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
+        report = replace(
+            Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds),
+            table_rows=table.row_count() if isinstance(table, CountsRows) else None,
+            table_files=table.file_count() if isinstance(table, CountsFiles) else None,
+        )
+        self._progress.metrics.note_commit(report)
+        return report
 
     def _lag(self, branch: Branch, positions: Positions) -> Lag:
         """Asked for every few seconds only: the age of a record costs a read."""
@@ -68,10 +81,6 @@ class Reporting:
         return lag
 
 
-def _row_count(table: TargetTable) -> int | None:
-    return table.row_count() if isinstance(table, CountsRows) else None
-
-
 def _move(lag: Lag, positions: Positions) -> Lag:
     """The lag with its records counted again from positions that have moved since."""
     ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
@@ -79,3 +88,15 @@ def _move(lag: Lag, positions: Positions) -> Lag:
         return lag
     records = sum(max(0, end - int(positions.get(p, end))) for p, end in ends.items())
     return replace(lag, records=records, seconds=lag.seconds if records else 0.0)
+
+
+def fate_of(rejects: Rejects) -> str:
+    """Returns what happens to rejected records: the end of a sentence about them."""
+    if rejects.way == "errors":
+        held = ", and the flow stops at them" if rejects.holds else ""
+        return f"are in the error sink {rejects.address}{held}"
+    return {
+        "table": "are kept in the table of rejected records",
+        "skip": "are skipped: the log names them",
+        "fail": "stop the flow",
+    }[rejects.way]

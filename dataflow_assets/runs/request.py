@@ -79,6 +79,8 @@ class Report:
 
     table_rows: int | None = None
     """The table's rows in all, where its sink knows them exactly."""
+    table_files: int | None = None
+    """The table's data files, where its sink knows them."""
 
     @property
     def rows_per_second(self) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dataflow_assets.contracts import PART, Checkpoint, Positions, Totals
 from dataflow_assets.errors import DataflowError, PermanentError, Stopped, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.runs.flow_metrics import FlowMetrics
 from dataflow_assets.runs.request import Request, Start
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ class SuspendedBranch:
 class RunProgress:
     """One run, over all its attempts."""
 
-    def __init__(self, request: Request) -> None:
-        self._request = request
+    def __init__(self, request: Request, metrics: FlowMetrics) -> None:
+        self._request, self.metrics = request, metrics
         self._patience = request.patience
         self._deadline = None if request.seconds is None else time.monotonic() + request.seconds
         self._failing: float | None = None

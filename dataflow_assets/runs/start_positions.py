@@ -11,16 +11,12 @@ from dataflow_assets.contracts import (
     SinkSession,
     SourceSession,
     Span,
-    TakesOver,
     lasting,
 )
-from dataflow_assets.contracts.capabilities import (
-    ReloadsTables,
-    RewindsTargets,
-    TakesOverPositions,
-)
+from dataflow_assets.contracts.capabilities import ReloadsTables, TakesOverPositions
 from dataflow_assets.errors import Outdated, PermanentError, blame
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.languages.promises import RewindsTargets, TakesOver
 from dataflow_assets.runs.request import Start
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Lag,
     Positions,
-    ShowsInheritance,
     Sink,
     Source,
     SourceSession,
@@ -20,6 +19,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.flow import Flow
+from dataflow_assets.languages.promises import ShowsInheritance
 from dataflow_assets.runs.questions import SILENCE, End, Question, group_ends, peek_all
 from dataflow_assets.runs.together import lags_together, open_together
 
@@ -54,7 +54,12 @@ class Answer:
 
     @property
     def is_late(self) -> bool:
-        """True where one of its branches has records to read that are older than it promises."""
+        """True where one of its branches has records to read that are older than it promises.
+
+        A schedule promises nothing: records wait for its next tick.
+        """
+        if self.flow.schedule is not None:
+            return False
         promised = self.flow.policies.freshness_seconds
         return any(one.lag.records > 0 and (one.lag.seconds or 0) > promised for one in self.found)
 

@@ -10,10 +10,11 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dataflow_assets.contracts import Run, TakesOver
+from dataflow_assets.contracts import Run
 from dataflow_assets.contracts.capabilities import AdoptsCheckpoints
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.languages.promises import TakesOver
 from dataflow_assets.runs.start_positions import first
 
 _KEY = "checkpoint.json"

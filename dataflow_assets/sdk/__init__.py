@@ -5,10 +5,10 @@ Who calls what, where (on the driver or in a task) and how often:
 | Caller | Calls | Where | How often |
 |---|---|---|---|
 | manifests | fields of `database.DatabaseTable`, `raw_mode.RawSink` | driver | each load |
-| the run | `polling.PolledSession.plan`, which asks a `Polled` | driver | each micro-batch |
+| the run | `polling.PolledSession.plan` | driver | each micro-batch |
 | that session | `sql_table.PolledSqlTable`, in the SQL of a `SqlDialect` | driver | each question |
 | the pass | `polling.PolledSource.batches`, which calls `read` | task | each part |
-| `read` | `sql_table.PolledSqlSource.describe`, `fetch` | task | each part |
+| `read` | `polling.PolledSource.describe`, `fetch` | task | each part |
 | the run | `sink.session.TransactionalSession`, over a store | driver | each micro-batch |
 | the pass | `sink.slice_commit.SliceWriter.write`, then `close` | task | each chunk; each slice |
 | the writer | the shapes of `raw_rows` | task | each record |

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import field_validator
 from typing_extensions import override
 
-from dataflow_assets.contracts import Kind, Shape, ShapesRecords, Sink, SinkTraits, kind_of
+from dataflow_assets.contracts import Kind, Sink, SinkTraits, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
-from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, has_default
+from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Shape, Whole, has_default
 from dataflow_assets.spec import Needs, Requires
 
 _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
@@ -21,7 +21,7 @@ _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
 _CATEGORIES = (pa.bool_(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC"))
 
 
-class RawSink(Sink, ShapesRecords):
+class RawSink(Sink):
     """A sink with a raw mode."""
 
     own_columns: ClassVar[frozenset[str]] = frozenset({DATA, METADATA})
@@ -51,10 +51,22 @@ class RawSink(Sink, ShapesRecords):
     @override
     def traits(self) -> SinkTraits:
         sample = not self.raw_mode or self.flatten_metadata_columns or bool(self.raw_key)
-        return replace(super().traits, unwraps=True, needs_sample=sample)
+        return replace(
+            super().traits, unwraps=True, needs_sample=sample, whole_bodies=self.raw_mode
+        )
 
-    @override
     def shape(self, schema: pa.Schema | None) -> Shape | None:
+        """Returns what is stored where it is not the body itself, in a table of these columns.
+
+        Called inside tasks once for each slice, and on the driver when a branch opens.
+
+        Args:
+            schema: of the table; None for the shape from which a table that does not exist yet gets
+                its types: values may then be times too.
+
+        Raises:
+            PermanentError where the table does not fit.
+        """
         if not self.raw_mode:
             return self._whole(schema)
         if schema is None:
@@ -131,6 +143,14 @@ class RawSink(Sink, ShapesRecords):
                 "rawMode: change its type, or write to a new table"
             )
         return found[0]
+
+
+def shape_of(sink: Sink, schema: pa.Schema | None) -> Shape | None:
+    """Returns the shape of any sink; None where records are stored as their bodies.
+
+    Called as `RawSink.shape`.
+    """
+    return sink.shape(schema) if isinstance(sink, RawSink) else None
 
 
 def _is_filled(field: pa.Field) -> bool:

@@ -6,6 +6,7 @@ as text, and a body that is no JSON as it is.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import EVERYTHING, HEADER_LIST, Kind, Note, Shape, kind_of
+from dataflow_assets.contracts import EVERYTHING, HEADER_LIST, Kind, Note, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, encode, text_form
 from dataflow_assets.records.times.instant import Instant, read, rfc3339_nano
@@ -24,6 +25,46 @@ DATA = "data"
 _MOST_NOTES = 100
 
 Write = Callable[[Any], Any]
+
+
+class Shape(ABC):
+    """The form in which a sink stores a record, where that is not simply its body (raw mode).
+
+    Made once per slice, inside the task.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """The metadata keys that it looks at."""
+
+    def __init__(self) -> None:
+        self.notes: set[str] = set()
+        """What a person should be told once."""
+
+    @abstractmethod
+    def __call__(self, record: Record) -> Any:
+        """Returns what the sink stores of a record.
+
+        Called inside tasks, once for each record.
+
+        Returns:
+            A JSON object of the sink's columns; of a null message its own body.
+
+        Raises:
+            RejectedRecord("encode", reason).
+        """
+
+    def key(self, record: Record) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
+        """The columns by which the row of a record is matched, where it upserts.
+
+        Called inside tasks for each record that deletes its row.
+
+        Returns:
+            A JSON object; empty where rows are appended.
+
+        Raises:
+            RejectedRecord("encode", reason).
+        """
+        return {}
 
 
 class Raw(Shape):

@@ -19,6 +19,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Rejection, Slice
 from dataflow_assets.errors import DataflowError, Defect
 from dataflow_assets.errors.defects import describe, is_defect
+from dataflow_assets.sdk.record_ids import record_place
 from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 
 HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
@@ -164,7 +165,7 @@ class SuspectRows:
         if len(self._doubts) > 1 or failure.fault is Fault.OPEN:
             refused = f"{len(self._doubts):,} rows were refused before one was taken"
             seen = refused if self._ended else "no row is taken"
-            raise NoneStored(failure, f"{source}, {rejection.at(piece)}", seen)
+            raise NoneStored(failure, f"{source}, {record_place(rejection, piece)}", seen)
 
     def cut(self, rows: Rows, failure: ServerFailure) -> Sequence[Rows]:
         """Returns what to try next of rows that were refused together.

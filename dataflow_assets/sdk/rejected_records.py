@@ -15,18 +15,11 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets.contracts import (
-    Entry,
-    ErrorRecord,
-    Rejection,
-    Slice,
-    Target,
-    attempt_of,
-    utc_now,
-)
+from dataflow_assets.contracts import Entry, ErrorRecord, Rejection, Slice, Target, utc_now
 from dataflow_assets.errors import RejectedRecord, Stopped
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.record import encode, parse
+from dataflow_assets.sdk.record_ids import attempt_of, record_place, rejected_reading, rejection_id
 from dataflow_assets.sdk.rejected_rows import metadata_text, with_place
 
 log = logging.getLogger(__name__)
@@ -107,7 +100,11 @@ def settle(
 def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
     for one in rejections:
         log.warning(
-            "flow %s: skipped %s, %s: %s", target.flow, target.source, one.at(piece), one.reason
+            "flow %s: skipped %s, %s: %s",
+            target.flow,
+            target.source,
+            record_place(one, piece),
+            one.reason,
         )
 
 
@@ -115,9 +112,9 @@ def _stop(target: Target, piece: Slice, one: Rejection) -> Stopped:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
     return Stopped(
-        f"flow {target.flow} stops at {target.source}, {one.at(piece)}, for {target.branch}: "
-        f"{one.stage}: {one.reason}; {kept}the flow goes on once it can be stored: {_fix(one)}, or "
-        f"{_ELSE[holds]}",
+        f"flow {target.flow} stops at {target.source}, {record_place(one, piece)}, for "
+        f"{target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on once it can be "
+        f"stored: {_fix(one)}, or {_ELSE[holds]}",
         piece.partition,
         one.offset,
     )
@@ -156,7 +153,7 @@ def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
 
 def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     place = {"topic": target.source, "partition": piece.partition, "offset": one.offset}
-    name = one.id(target, piece) + (HELD if target.rejects.holds else "")
+    name = rejection_id(one, target, piece) + (HELD if target.rejects.holds else "")
     return {
         "message": one.reason.encode("utf-8", "backslashreplace").decode(),
         "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
@@ -170,7 +167,7 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "step": one.step,
         "step_type": one.step_type,
         "source": {**place, "n": one.n, "rows": one.rows},
-        "reading": one.reading(target, piece),
+        "reading": rejected_reading(one, target, piece),
         "attempt": attempt_of(name),
         "key": None if one.key is None else base64.b64encode(one.key).decode(),
     }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dataflow_assets.contracts import HEADER_LIST, attempt_of, place_of
+from dataflow_assets.contracts import HEADER_LIST
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import encode, parse
+from dataflow_assets.sdk.record_ids import attempt_of, place_of
 
 
 def metadata_text(metadata: Mapping[str, Any] | None) -> str | None:

@@ -11,7 +11,8 @@ in the environment alone.
 Nothing is kept for longer than seconds: whoever opens a flow again gets the values of that moment.
 """
 
-from dataflow_assets.secrets.cluster import forget, inside
+from dataflow_assets.secrets.cluster import forget
+from dataflow_assets.secrets.cluster_api import inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, foreign_place, resolve, resolved_values
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted_file, replaced_meanwhile
 from dataflow_assets.secrets.mounts import namespace as mounted_namespace

@@ -43,7 +43,7 @@ def test_an_age_that_nobody_knows_is_shown_as_that() -> None:
     assert as_summary([late, unknown], {}) == "2 flows: 0 in time, 1 late, 1 not known"
     (shown_flow,) = as_json([unknown], str, {})["flows"]
     assert shown_flow["branches"][0]["lag_seconds"] is None
-    passed, shown = lag_check(lag.seconds)
+    passed, shown = lag_check(flow, lag.seconds)
     assert not passed
     assert str(shown["lag_seconds"].value).startswith("not known")
     assert "lag_seconds" not in lag_metadata(lag)

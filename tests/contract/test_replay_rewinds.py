@@ -13,6 +13,7 @@ from dataflow_assets.connectors.clickhouse.rejected import error_sink as beside_
 from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Rejects, Span, Target
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
+from dataflow_assets.sdk.record_ids import place_of
 from dataflow_assets.sdk.rejected_records import error_record
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Sent, chunk
@@ -109,7 +110,7 @@ def test_an_error_sink_gives_back_what_was_sent(kind: str, request: pytest.Fixtu
     sent = [*OBJECTS, *TEXTS]
     rejected = [Rejection(n, "sink", "why\nnot\0", body) for n, body in enumerate(sent)]
     store.store([error_record(TARGET, OffsetSlice("0", 0, 99), one) for one in rejected])
-    found = {one.place: one.body for one in store.pending("ns/f", None, 100)}
+    found = {place_of(one.id): one.body for one in store.pending("ns/f", None, 100)}
     bodies = [found["0", n] for n in range(len(sent))]
     assert bodies[len(OBJECTS) :] == [*TEXTS]
     for body, original in zip(bodies, OBJECTS, strict=False):

@@ -20,6 +20,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.location.jobs.flows import flow_job
 from dataflow_assets.location.jobs.ingest import ingest_job
 from dataflow_assets.location.resources.io_managers import io_managers
+from dataflow_assets.location.schedules.flows import flow_schedule
 from dataflow_assets.location.sensors.flows import flow_sensor
 from dataflow_assets.location.sensors.ingest import ingest_sensor
 from dataflow_assets.manifests.load import Loaded
@@ -60,10 +61,13 @@ def location(flows: Sequence[Flow], spark: SparkSession | None = None) -> dg.Def
     jobs = [flow_job(flow, built.of(flow)) for flow in flows]
     shared = dg.ResourceDefinition.hardcoded_resource(SharedSpark(spark))
     lanes = ingest_job(lambda: Loaded(tuple(flows)), shared)
-    switches = [flow_sensor(flow, job) for flow, job in zip(flows, jobs, strict=True)]
+    pairs = list(zip(flows, jobs, strict=True))
+    switches = [flow_sensor(flow, job) for flow, job in pairs if not flow.schedule]
+    crons = [flow_schedule(flow, flow.schedule, job) for flow, job in pairs if flow.schedule]
     return dg.Definitions(
         assets=assets(built),
         jobs=[*jobs, lanes],
+        schedules=crons,
         sensors=[*switches, ingest_sensor(built, [lanes, *jobs])],
         resources={"spark": shared, **io_managers(built)},
         executor=dg.in_process_executor,

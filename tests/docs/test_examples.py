@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from dataflow_assets import registry
+from dataflow_assets.cli import running
+from dataflow_assets.cli.running import FlowOutcome
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.connectors import EXAMPLES, example
+from dataflow_assets.runs.request import Request
 from dataflow_assets.testing import choose
 from tests.flows import SYSTEMS
 from tests.matrix.test_matrix import run
@@ -48,6 +51,41 @@ def test_the_example_runs(
     stored = sink.rows()
     assert sorted(row["id"] for row in stored) == list(range(ROWS))
     assert run(flow, engine) == 0
+
+
+def test_the_scheduled_example_runs_with_its_triggers(
+    request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path
+) -> None:
+    """As `dataflow run` does; then once more, with a trigger that fails."""
+    yaml = YAML()
+    documents: list[dict[str, Any]] = list(yaml.load_all(EXAMPLES / "nightly-copy.yaml"))
+    (document,) = (one for one in documents if one["kind"] == "DataFlowCron")
+    document["metadata"]["name"] = name = f"example-{uuid.uuid4().hex[:8]}"
+    source, sink = (placed(documents, document, role, request) for role in ("source", "sink"))
+    source.change([Change("insert", _row(number, source.system)) for number in range(ROWS)])
+    path = tmp_path / "nightly-copy.yaml"
+    yaml.dump_all(documents, path)
+    lines, done = _run_once(path, engine)
+    assert done.outcome == "done"
+    assert len(sink.rows()) == ROWS
+    assert lines == [f"default/{name}: refresh-report: orders has {ROWS} new rows"]
+    document["spec"]["triggers"][0]["command"] = ["false"]
+    yaml.dump_all(documents, path)
+    lines, done = _run_once(path, engine)
+    assert done.outcome == "failed"
+    (line,) = lines
+    assert line.startswith(
+        f"default/{name}: page: default/{name} has failed: trigger refresh-report of flow "
+        f"default/{name} ended with exit code 1"
+    )
+
+
+def _run_once(path: Path, engine: SparkSession) -> tuple[list[str], FlowOutcome]:
+    """The output of its triggers, and its end."""
+    flow = choose(load(path), None)
+    events = list(running.run([flow], lambda: engine, Request(), running.Stop(running.abandon)))
+    (done,) = (one for one in events if isinstance(one, FlowOutcome))
+    return [one.text for one in events if isinstance(one, running.TriggerLine)], done
 
 
 @dataclass(frozen=True)

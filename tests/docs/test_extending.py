@@ -51,8 +51,8 @@ MEMORY = ROOT / "dataflow_assets/connectors/memory"
 
 
 _POLLED = {
-    "source/session.py": "sdk/sql_table/source.py: PolledSqlSession",
-    "source/read.py": "sdk/sql_table/source.py: PolledSqlSource.read",
+    "source/session.py": "sdk/polling/session.py: PolledSqlSession",
+    "source/read.py": "sdk/polling/source.py: PolledSource.read",
 }
 # Rooms that a connector does without, and what stands for them.
 WAIVERS = {
@@ -122,7 +122,7 @@ def test_every_connector_keeps_the_checklist(folder: Path) -> None:
     """
     module = import_module(f"dataflow_assets.connectors.{folder.name}")
     code = "".join(path.read_text() for path in folder.rglob("*.py"))
-    assert re.search(r"\breach\(|\bPolledSqlSource\b", code)  # which has those of reading
+    assert re.search(r"\breach\(|\bPolledSource\b", code)  # which has those of reading
     declarations = [getattr(module, name) for name in module.__all__]
     ends = [one for one in declarations if issubclass(one, Connector) and folder != MEMORY]
     named = {re.sub("[A-Z]", lambda hit: f"_{hit[0].lower()}", end.type) for end in ends}

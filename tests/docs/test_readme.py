@@ -34,7 +34,9 @@ def test_every_option_is_in_the_table(command: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("command", sorted(commands().keys() - {"servers", "demo", "schema"}))
+@pytest.mark.parametrize(
+    "command", sorted(commands().keys() - {"servers", "demo", "schema", "k8s"})
+)
 def test_several_paths_are_shown_where_several_are_taken(command: str) -> None:
     (paths,) = [action for action in commands()[command]._actions if action.dest == "paths"]
     assert ("PATH..." in row(command)) == (paths.nargs == "+")

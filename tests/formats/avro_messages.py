@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_writer
 
-from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.message_format import StoredSchema
 
 ORDER: dict[str, Any] = {
     "type": "record",

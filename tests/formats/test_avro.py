@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.contracts import Grouped, StoredSchema, kind_of
+from dataflow_assets.contracts import kind_of
 from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.formats.avro_schema import AvroSchema
+from dataflow_assets.formats.message_format import Grouped, StoredSchema
 from tests.examples import examples
 from tests.formats.avro_messages import ORDER, Known, bodies, headed, record, written
 

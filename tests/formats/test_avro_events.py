@@ -14,6 +14,7 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.formats.avro import AvroFormat
+from dataflow_assets.micro_batch.formatted import format_of
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 
@@ -134,6 +135,6 @@ def test_a_flow_with_the_step_reads_events_and_one_without_does_not() -> None:
     step = Transformation(DebeziumUnwrap(field_types={"at": "text"}))
     branches = (Branch(MemorySliceSink(store="s", table="t")),)
     for steps, but in (((), None), ((step,), frozenset({"at"}))):
-        form = Flow("default", "f", source, branches, transformations=steps).message_format()
+        form = format_of(Flow("default", "f", source, branches, transformations=steps))
         assert isinstance(form, AvroFormat)
         assert form.but == but

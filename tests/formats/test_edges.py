@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.contracts import Kind, StoredSchema
+from dataflow_assets.contracts import Kind
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats import protobuf_schema, registry_client
 from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.formats.avro_encoder import AvroEncoder
 from dataflow_assets.formats.columns import conform
+from dataflow_assets.formats.message_format import StoredSchema
 from dataflow_assets.formats.protobuf import ProtobufFormat
 from dataflow_assets.formats.registry_client import RegistryClient
 from tests.formats.avro_messages import Known, bodies, headed, record, written

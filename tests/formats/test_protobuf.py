@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.contracts import StoredSchema
+from dataflow_assets.formats.message_format import StoredSchema
 from dataflow_assets.formats.protobuf import ProtobufFormat
 from tests.examples import examples
 from tests.formats.avro_messages import Known, bodies, headed

@@ -31,7 +31,6 @@ from dataflow_assets.contracts import (
     Span,
     Ticket,
 )
-from dataflow_assets.contracts.capabilities import PreparesSpans
 from dataflow_assets.contracts.reading import ReadsInOrder
 from dataflow_assets.errors import Locked, PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
@@ -41,6 +40,7 @@ from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
 from dataflow_assets.lanes.member import AT_ONCE, Beside, LaneMember
 from dataflow_assets.lanes.pace import PART
+from dataflow_assets.languages.promises import PreparesSpans
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.clock import Clock
 from tests.contract.conftest import numbered

@@ -21,13 +21,14 @@ import devservers
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Kind, Note, Run, Sink, shape_of
+from dataflow_assets.contracts import Kind, Note, Run, Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.wrapped import unwrapped_texts
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
+from dataflow_assets.sdk.raw_mode import shape_of
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.insert_field import InsertField
 from tests.conftest import Topics

@@ -25,9 +25,9 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Note, Source, TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.manifests.load import load
 from dataflow_assets.reference.types import tables
+from dataflow_assets.sdk.types.table import ListsTypes
 from dataflow_assets.testing import choose
 from tests.flows import SYSTEMS, made_by, manifest
 from tests.matrix.test_matrix import run
@@ -426,7 +426,7 @@ def _wanted(cell: Cell) -> Any:
 
 def _documented(source: str, sink: str, row: TypeRow, cell: Cell) -> str:
     """The type that docs/types.md names, in the sink's own spelling."""
-    cls = tables()[sink]
-    if source == sink and cls.keeps_type(row.column):
+    stored = tables()[sink].stored_type(row.column, own=source == sink)
+    if stored is None:
         return str(cell.declared).partition(" character set")[0]
-    return SYSTEMS[sink].spelled(cls.stored_type(row.column))
+    return SYSTEMS[sink].spelled(stored)

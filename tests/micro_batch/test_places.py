@@ -10,7 +10,6 @@ import pytest
 
 from dataflow_assets.contracts import (
     HEADER_LIST,
-    Entry,
     OffsetSlice,
     PartSlice,
     Place,
@@ -19,6 +18,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.sdk.place import constant, named_by, with_place
+from dataflow_assets.sdk.record_ids import message_of, place_of, record_place, rejection_id
 from dataflow_assets.sdk.rejected_records import entry as entry_of
 from dataflow_assets.sdk.rejected_records import error_record
 from dataflow_assets.sdk.rejected_rows import metadata_of, metadata_text
@@ -42,11 +42,7 @@ DIFFERENT: tuple[dict[str, str], ...] = (
 
 
 def id_of(place: Place | None, stage: str = "sink") -> str:
-    return Rejection(3, stage, "why", b"{}", place=place).id(TARGET, PART)
-
-
-def entry(id_: str) -> Entry:
-    return Entry(id_, TARGET.branch, "sink", 0, b"{}")
+    return rejection_id(Rejection(3, stage, "why", b"{}", place=place), TARGET, PART)
 
 
 def test_two_places_never_make_one_id() -> None:
@@ -59,7 +55,7 @@ def test_two_places_never_make_one_id() -> None:
 @pytest.mark.parametrize("values", DIFFERENT, ids=str)
 def test_an_id_of_a_place_tells_no_offset(values: dict[str, str]) -> None:
     id_ = id_of(Place(values, "0" * 32))
-    assert entry(id_).place is None
+    assert place_of(id_) is None
     assert metadata_of(f"{id_}#attempt-2", "t", "entries", 0, None) == {"topic": "t"}
     assert metadata_of(id_, "t", "part-0", 3, None) == {
         "topic": "t",
@@ -71,14 +67,14 @@ def test_an_id_of_a_place_tells_no_offset(values: dict[str, str]) -> None:
 def test_an_offset_names_its_record_by_itself() -> None:
     batch = pa.record_batch({"id": [1]})
     assert Places(OffsetSlice("0", 0, 9)).of(batch, 0, 0, b"{}") is None
-    id_ = Rejection(3, "sink", "why", b"{}").id(TARGET, OffsetSlice("0", 0, 9))
+    id_ = rejection_id(Rejection(3, "sink", "why", b"{}"), TARGET, OffsetSlice("0", 0, 9))
     assert id_ == "ns/f/postgresql:db/public/t/1.2/0/3/0/sink"
-    assert entry(f"{id_}#attempt-2").place == ("0", 3)
+    assert place_of(f"{id_}#attempt-2") == ("0", 3)
 
 
 def test_an_id_of_an_earlier_version_still_tells_its_place() -> None:
     id_ = 'ns/f/b/1.2/part-1@{"order":"7"}/3/0/sink#attempt-2'
-    assert entry(id_).message == 'ns/f/b/1.2/part-1@{"order":"7"}/3'
+    assert message_of(id_) == 'ns/f/b/1.2/part-1@{"order":"7"}/3'
     assert metadata_of(id_, "t", "entries", 0, None)["offset"] == 3
 
 
@@ -97,7 +93,7 @@ def test_rows_that_share_their_values_are_told_apart() -> None:
     ids = [id_of(place) for place in found]
     assert len(set(ids)) == 4
     assert ids[2] == ids[0].replace("/0/sink", ".1/0/sink")
-    messages = [entry(id_).message for id_ in ids]
+    messages = [message_of(id_) for id_ in ids]
     assert messages[0] == messages[1] == messages[2] != messages[3]
 
 
@@ -105,7 +101,7 @@ def test_rows_without_an_order_are_known_by_what_they_hold() -> None:
     batch = pa.record_batch({"id": [1, 2]})
     places = Places(PART)
     found = [places.of(batch, at, at, body) for at, body in enumerate((b"1", b"2"))]
-    messages = {entry(id_of(place)).message for place in found}
+    messages = {message_of(id_of(place)) for place in found}
     assert len(messages) == 2
 
 
@@ -114,8 +110,8 @@ def test_a_place_is_said_as_people_say_it() -> None:
     lines = with_place(batch, {"file": constant("d/a b.jsonl", 2), "byte": pa.array([0, 17])})
     place = Places(PART).of(lines, 1, 1, b"y")
     assert str(place) == "file d/a b.jsonl, byte 17"
-    assert Rejection(1, "decode", "why", b"y", place=place).at(PART) == str(place)
-    assert Rejection(1, "decode", "why", b"y").at(PART) == "partition part-0, offset 1"
+    assert record_place(Rejection(1, "decode", "why", b"y", place=place), PART) == str(place)
+    assert record_place(Rejection(1, "decode", "why", b"y"), PART) == "partition part-0, offset 1"
     assert id_of(place) == id_of(Places(PART).of(lines.slice(1), 0, 0, b"other"))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dataflow_assets.contracts import OffsetSlice, Rejection, Target
+from dataflow_assets.sdk.record_ids import rejection_id
 from dataflow_assets.sdk.rejected_records import classify, error_record
 
 TARGET = Target("default/orders", "postgresql:db/public/orders", "hash", "t", "topic-1")
@@ -44,7 +45,7 @@ def test_the_references_own_example() -> None:
 def test_our_own_fields_tell_where_it_came_from() -> None:
     rejection = Rejection(4, "step", "no", b'{"id":1}', n=2, step=3, step_type="cast", rows=3)
     error = recorded(rejection, replace(TARGET, reading=7))["error"]
-    assert error["id"] == rejection.id(TARGET, SLICE)
+    assert error["id"] == rejection_id(rejection, TARGET, SLICE)
     assert (error["flow"], error["branch"]) == (TARGET.flow, TARGET.branch)
     assert (error["stage"], error["step"], error["step_type"]) == ("step", 3, "cast")
     place = {"topic": "t", "partition": "0", "offset": 4}

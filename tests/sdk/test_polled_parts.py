@@ -14,7 +14,8 @@ from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Limit, PartSlice, Slice, Span
 from dataflow_assets.contracts.capabilities import ReplansParts
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.polling import Part, PolledSource
+from dataflow_assets.sdk.polling import PolledSource
+from dataflow_assets.sdk.sql_table.positions import Part
 from tests.connectors.clickhouse.test_source import reader
 from tests.sdk.polled import Polled
 

@@ -15,7 +15,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client
-from dataflow_assets.sdk.polling import ticks
+from dataflow_assets.sdk.sql_table import ticks
 from tests.connectors.clickhouse.test_source import ids, reader
 from tests.sdk.polled import Polled
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import (
+from dataflow_assets.sdk.polling.overlap import is_due, late_from
+from dataflow_assets.sdk.sql_table.positions import (
     START,
     Part,
     PolledPosition,
@@ -15,7 +16,6 @@ from dataflow_assets.sdk.polling import (
     moment,
     position_of_operator,
 )
-from dataflow_assets.sdk.polling.overlap import is_due, late_from
 
 
 @pytest.mark.parametrize(

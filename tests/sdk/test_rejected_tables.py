@@ -10,6 +10,7 @@ from dataflow_assets.connectors.clickhouse.rejected import error_sink as clickho
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as postgresql
 from dataflow_assets.connectors.trino.rejected import error_sink as trino
 from dataflow_assets.contracts import OffsetSlice, Rejection, Target
+from dataflow_assets.sdk.record_ids import place_of
 from dataflow_assets.sdk.sql_table.rejected import REJECTED, entries_of, rejected_row
 
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "topic-1")
@@ -35,7 +36,7 @@ def test_what_was_sent_is_given_back(body: bytes | None) -> None:
     assert not any("\0" in str(value) for value in row.values())
     (entry,) = entries_of([row], None, 9)
     assert (entry.body, entry.key, entry.n, entry.rows, entry.stage) == (body, body, 2, 3, "sink")
-    assert (entry.place, entry.metadata["offset"]) == (("0", 7), 7)
+    assert (place_of(entry.id), entry.metadata["offset"]) == (("0", 7), 7)
 
 
 def test_of_a_record_that_is_there_twice_the_latest_reading_counts() -> None:

@@ -13,10 +13,10 @@ import pytest
 from typing_extensions import override
 
 from dataflow_assets.contracts import Limit
-from dataflow_assets.sdk.polling import NOTHING, START, Pair, PolledPosition, Rows
 from dataflow_assets.sdk.polling.planning import PlannedSpan, Planner
 from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, SqlColumn, SqlDialect, SqlRelation
 from dataflow_assets.sdk.sql_table.conditions import Conditions
+from dataflow_assets.sdk.sql_table.positions import NOTHING, START, Pair, PolledPosition, Rows
 
 Row = tuple[int | None, int | None]
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import devservers
-from dataflow_assets.secrets import cluster
+from dataflow_assets.secrets import cluster, cluster_api
 from tests.in_process import Session
 from tests.secrets.api import Api
 
@@ -34,7 +34,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     server.start()
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
-    monkeypatch.setenv(cluster.ACCOUNT, str(folder))
+    monkeypatch.setenv(cluster_api.ACCOUNT, str(folder))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # does not lead to the API
     cluster.forget()
     yield server

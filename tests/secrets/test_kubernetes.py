@@ -18,23 +18,13 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
-from dataflow_assets.secrets import SecretRef, Secrets, cluster
+from dataflow_assets.secrets import SecretRef, Secrets, cluster, cluster_api
 from dataflow_assets.testing import choose
-from devservers.kubernetes import missing
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 REF = SecretRef(name="pg", key="dsn")
 VARIABLE = "DATAFLOW_SECRET__SHOP__PG__DSN"
-
-
-@pytest.fixture(scope="module")
-def kubernetes(servers_folder: Path) -> Iterator[devservers.Kubernetes]:
-    """Skipped where the program is not built."""
-    if reason := missing():
-        pytest.skip(reason)
-    with devservers.Kubernetes(servers_folder / "kubernetes") as server:
-        yield server
 
 
 @pytest.fixture
@@ -47,7 +37,7 @@ def pod(
     kubernetes.account(folder, "shop", ("shop",))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(kubernetes.ports["api"]))
-    monkeypatch.setenv(cluster.ACCOUNT, str(folder))
+    monkeypatch.setenv(cluster_api.ACCOUNT, str(folder))
     cluster.forget()
     yield folder
     cluster.forget()

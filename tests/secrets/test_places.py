@@ -188,7 +188,7 @@ def test_an_api_that_fails_is_asked_again_later(places: Secrets, api: Api) -> No
         places.get(REF)
     api.broken = 0
     api.stop()
-    with pytest.raises(TransientError, match=r"the Kubernetes API at .+ cannot be asked for"):
+    with pytest.raises(TransientError, match=r"the Kubernetes API at .+ cannot be asked: "):
         places.get(REF)
 
 

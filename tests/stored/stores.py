@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dataflow_assets.contracts import REPLAY, Target
+from dataflow_assets.contracts import Target
+from dataflow_assets.sdk.record_ids import REPLAY
 
 Config = dict[str, Any]
 Row = tuple[int, str]

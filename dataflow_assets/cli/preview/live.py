@@ -12,17 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from dataflow_assets.cli.preview.messages import Message, unreadable, write
-from dataflow_assets.contracts import (
-    OffsetSlice,
-    Positions,
-    ShowsInheritance,
-    SourceSession,
-    lasting,
-)
+from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.micro_batch.formatted import in_json
+from dataflow_assets.languages.promises import ShowsInheritance
+from dataflow_assets.micro_batch.formatted import format_of, in_json
 from dataflow_assets.micro_batch.message_metadata import MetadataRows, as_messages
 from dataflow_assets.micro_batch.parts import message_form
 from dataflow_assets.runs.branch_turns import lowest
@@ -135,7 +130,7 @@ def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     if flow.source.delivers == "columns":
         messages = as_messages([message_form(flow.source, batch)], 0, 1)
         return ((*row, None) for message in messages for row in rows.records(message))
-    as_json, reasons = in_json(batch, flow.message_format())
+    as_json, reasons = in_json(batch, format_of(flow))
     pairs = zip(rows.records(batch), rows.records(as_json), strict=True)
     return (
         (*sent, reasons[at]) if at in reasons else (*decoded, None)

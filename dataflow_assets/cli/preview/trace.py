@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import shape_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.json import JsonDecoder
@@ -74,7 +73,7 @@ class Tracer(Chain):
     def _refusal(self, record: Out) -> str | None:
         """Why a sink of columns refuses a body that is no JSON object; its table is not asked."""
         sink = self._sinks.get(record.route)
-        if sink is None or sink.takes == "messages" or shape_of(sink, None) is not None:
+        if sink is None or sink.takes == "messages" or sink.traits.whole_bodies:
             return None
         body = record.text
         if sink.traits.unwraps and not isinstance(record.body, NotJson):

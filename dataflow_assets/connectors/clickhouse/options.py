@@ -13,8 +13,8 @@ from dataflow_assets.connectors.clickhouse import dsn
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, ColumnNames, DatabaseTable
+from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import DeleteMode, UpsertOptions
 from dataflow_assets.secrets.tls import UNCHECKED, Tls
 from dataflow_assets.spec import Addition, Needs
@@ -96,7 +96,7 @@ class ClickhouseConnection(DatabaseTable):
         return None if self.connection_string_secret_ref else self.usual_schema()
 
 
-class ClickhouseSourceOptions(ClickhouseConnection, PolledSqlSource):
+class ClickhouseSourceOptions(ClickhouseConnection, PolledSource):
     """What is read, and how its changes are found."""
 
     order_by_column: ColumnName = "id"

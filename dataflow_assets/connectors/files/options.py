@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.contracts import Address, Connector, Sink, Source
+from dataflow_assets.contracts import Address, Connector, Sink, SinkTraits, Source
 from dataflow_assets.sdk.conditional_put import Keys, ObjectStore
 from dataflow_assets.sdk.local_folders import outside, within_root
 from dataflow_assets.secrets import Fills, SecretRef
@@ -138,3 +139,9 @@ class FilesSinkOptions(FilesConnection, Sink):
     """How files are compressed; their names end in `.jsonl`, `.jsonl.gz` or `.jsonl.zst`."""
     target_file_size_bytes: int = Field(128 * 1024 * 1024, ge=1024)
     """Bytes of lines, before compression, after which a file ends and the next one begins."""
+
+    @property
+    @override
+    def traits(self) -> SinkTraits:
+        store = (self.s3_endpoint or "s3") if self.on_s3 else "disk"
+        return replace(super().traits, folder=(store, *self.root.strip("/").split("/")))

@@ -16,8 +16,9 @@ from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
 from dataflow_assets.connectors.kafka.times import Duration, Timestamp, milliseconds
 from dataflow_assets.connectors.kafka.values import Begin, End, ValueReader, ValueWriter
-from dataflow_assets.contracts import MessageFormat, SinkTraits
+from dataflow_assets.contracts import SinkTraits
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.message_format import MessageFormat
 from dataflow_assets.formats.sink_options import FormattedSink
 from dataflow_assets.formats.source_options import FormattedSource
 from dataflow_assets.formats.value_schema import ValueSchema

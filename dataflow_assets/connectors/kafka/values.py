@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dataflow_assets.contracts import MessageFormat, Schemas
+from dataflow_assets.formats.message_format import MessageFormat, Schemas
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.formats.value_schema import ValueSchema
 

@@ -16,9 +16,10 @@ from dataflow_assets.connectors.kafka_connect import providers
 from dataflow_assets.connectors.kafka_connect.artifacts import Artifact
 from dataflow_assets.connectors.kafka_connect.mask import is_long_enough
 from dataflow_assets.connectors.kafka_connect.providers import is_declaration
-from dataflow_assets.contracts import Address, MessageSource, SourceTraits
+from dataflow_assets.contracts import Address, SourceTraits
 from dataflow_assets.contracts.source import NullMessages
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.source_options import MessageSource
 from dataflow_assets.sdk.local_folders import outside, within_root
 from dataflow_assets.secrets import Fills, SecretRef, is_secret
 from dataflow_assets.spec import Needs

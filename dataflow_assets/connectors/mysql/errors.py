@@ -14,6 +14,7 @@ from dataflow_assets.sdk.server_failure import Fault, ServerFailure
 LONGEST = 500
 LOCKED = frozenset({1205, 1213, 3572})  # a wait that was too long, a deadlock, NOWAIT
 DUPLICATE = 1062
+THERE = 1060  # a column of that name
 _UNSEEN = frozenset({2002, 2003, 2005, 2006, 2013, 2055})
 """Of the client: whether the statement was done is not known."""
 _LATER = LOCKED | {

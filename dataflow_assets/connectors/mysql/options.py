@@ -14,7 +14,6 @@ from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, NamedTable, slugify
 from dataflow_assets.sdk.polling.source import ReadsAgain
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.secrets.tls import Tls
@@ -79,7 +78,7 @@ class MysqlConnection(NamedTable):
         return self.database
 
 
-class MysqlSourceOptions(MysqlConnection, ReadsAgain, PolledSqlSource):
+class MysqlSourceOptions(MysqlConnection, ReadsAgain):
     """A table or a query that is polled, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"

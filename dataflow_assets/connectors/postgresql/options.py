@@ -16,7 +16,6 @@ from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
 from dataflow_assets.sdk.polling.source import ReadsAgain
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.sdk.sql_table import PolledSqlSource
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 from dataflow_assets.secrets.tls import Tls
 from dataflow_assets.spec import Addition, Needs, Requires
@@ -99,7 +98,7 @@ class PostgresqlConnection(DatabaseTable):
             )
 
 
-class PostgresqlSourceOptions(PostgresqlConnection, ReadsAgain, PolledSqlSource):
+class PostgresqlSourceOptions(PostgresqlConnection, ReadsAgain):
     """What is read, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"

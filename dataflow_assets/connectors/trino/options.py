@@ -14,7 +14,7 @@ from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.contracts import SinkTraits
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
-from dataflow_assets.sdk.sql_table import PolledSqlSource
+from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.upsert_options import AT_ONCE, DeleteMode, SoftDeleteOptions
 from dataflow_assets.spec import Addition, Hint, Requires
 
@@ -33,7 +33,7 @@ _MERGED = (
 )
 
 
-class TrinoSourceOptions(TrinoConnection, PolledSqlSource):
+class TrinoSourceOptions(TrinoConnection, PolledSource):
     """What is read, and how its changes are found."""
 
     change_tracking_column: ColumnName = "updated_at"

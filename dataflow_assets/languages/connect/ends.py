@@ -15,7 +15,8 @@ from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.mysql import MysqlSink
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
-from dataflow_assets.contracts import MessageFormat, Run, SinkSession, Target
+from dataflow_assets.contracts import Run, SinkSession, Target
+from dataflow_assets.formats.message_format import MessageFormat
 
 if TYPE_CHECKING:  # a manifest is loaded without clients
     from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession

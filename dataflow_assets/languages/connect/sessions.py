@@ -18,8 +18,9 @@ from dataflow_assets.connectors.kafka.source.start_offsets import MARK
 from dataflow_assets.connectors.kafka.topics import describe
 from dataflow_assets.connectors.mysql.sink.session import MysqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Positions, TakesOver
+from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import PermanentError, TransientError, raise_if_error
+from dataflow_assets.languages.promises import TakesOver
 
 _FILES = (b"data_files", b"dataFiles")
 """In the schema that an event about written files has in front, in new versions and old ones."""

@@ -1,6 +1,6 @@
 """The DataFlow Operator's manifests: one document -> one flow, with everything that is wrong in it.
 
-`DataFlow` is understood; `DataFlowCron` is known and refused. The stale group `dataflow.oss.io` is
+A `DataFlowCron` is a `DataFlow` with a schedule (`cron`). The stale group `dataflow.oss.io` is
 accepted with a hint.
 """
 
@@ -16,28 +16,26 @@ from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
-from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.common.keys import names, suggest
 from dataflow_assets.languages.common.reading import Reading
 from dataflow_assets.languages.common.wording import validate
-from dataflow_assets.languages.dataflow import model
+from dataflow_assets.languages.dataflow import cron, model
 from dataflow_assets.languages.dataflow import steps as dataflow_steps
 from dataflow_assets.languages.dataflow.ends import end
 from dataflow_assets.languages.dataflow.notes import of_ends, of_errors
 from dataflow_assets.languages.dataflow.rules import ERRORS, of_flow
+from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.spec import Spec, hints
 
-KINDS = ("DataFlow", "DataFlowCron")
-_CRON = (
-    "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
-    "can be put on a schedule"
-)
+KINDS: Mapping[str, type[model.Manifest]] = {
+    "DataFlow": model.Manifest,
+    cron.KIND: cron.CronManifest,
+}
 _USUAL = {"apiVersion": f": write {model.API_VERSION}", "kind": ": DataFlow"}
 """What a key that every manifest has says in nearly all of them."""
-_OF_LANES: tuple[Path, ...] = (("spec", "freshness"), ("metadata", "annotations", model.LANE))
 _NO_LANE = (
     "has no effect: each run reads all rows of its source, so the flow has runs of its own and no "
     "lane; without snapshotMode: always, or with changeTrackingColumn, a lane drives it"
@@ -61,9 +59,10 @@ def reads(document: Document) -> bool:
 def read(document: Document) -> Reading:
     """The document's flow, or everything that is wrong with it."""
     findings = list(_header(document))
-    if document.get("kind") not in ("DataFlow", None):
+    kind = document.get("kind") or "DataFlow"
+    if not isinstance(kind, str) or kind not in KINDS:
         return Reading(document, tuple(findings))
-    envelope, more = validate(model.Manifest, document)
+    envelope, more = validate(KINDS[kind], document)
     findings += [_explain(finding) for finding in more]
     source, source_findings = end(document, _SOURCE, registry.sources())
     sink, sink_findings = end(document, _SINK, registry.sinks())
@@ -77,10 +76,11 @@ def read(document: Document) -> Reading:
     findings += [*steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    if isinstance(source, AdaptsToBranches):
+    if isinstance(source, PolledSource):
         upserts = any(one.sink.traits.upserts for one in steps.branches)
         source = source.for_branches(upserts=upserts)
     findings += of_flow(document, envelope, source, steps.branches, errors)
+    findings += cron.findings(document, envelope)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
@@ -89,9 +89,7 @@ def read(document: Document) -> Reading:
 
 def _header(document: Document) -> Iterable[Finding]:
     version, kind = document.get("apiVersion"), document.get("kind")
-    if kind == "DataFlowCron":
-        yield document.finding(("kind",), _CRON)
-    elif kind not in ("DataFlow", None):
+    if kind not in (*KINDS, None):
         yield document.finding(("kind",), f"unknown kind; {suggest(str(kind), KINDS)}")
     if isinstance(version, str) and version not in {model.API_VERSION, f"{model.STALE_GROUP}/v1"}:
         message = f"is not one of the allowed values: {model.API_VERSION}"
@@ -168,8 +166,9 @@ def _hints(
     notes += [*of_ends(document, manifest, source, steps), *of_errors(document, errors)]
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
-    if not source.traits.incremental:
-        unused = [path for path in _OF_LANES if document.get(*path) is not None]
+    notes += cron.notes(document, manifest)
+    if not source.traits.incremental and manifest.kind != cron.KIND:
+        unused = [path for path in model.OF_LANES if document.get(*path) is not None]
         notes += [document.finding(path, _NO_LANE, key=True) for path in unused]
     return tuple(notes)
 
@@ -207,6 +206,8 @@ def _flow(
         line=document.places[()].line,
         hash=_hash(document.get("spec"), reset),
         suspended=spec.is_suspended,
+        maintenance=spec.maintenance.window,
+        schedule=cron.schedule(manifest),
         source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
         labels=meta.labels,
         annotations=meta.annotations,

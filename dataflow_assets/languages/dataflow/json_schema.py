@@ -7,6 +7,7 @@ from typing import Any
 
 from dataflow_assets import registry
 from dataflow_assets.languages.common.json_schema import DocumentSchema, Schema, at, definitions
+from dataflow_assets.languages.dataflow.cron import KIND, CronManifest
 from dataflow_assets.languages.dataflow.model import API_VERSION, Manifest
 from dataflow_assets.spec import Spec
 
@@ -16,16 +17,22 @@ def document_schema() -> DocumentSchema:
     steps = dict[str, type[Spec]](registry.steps())
     model_sets = {"Source": sources, "Sink": sinks, "ErrorSink": sinks, "Transformation": steps}
     models = (one for some in model_sets.values() for one in some.values())
-    references, defs = definitions([Manifest, *dict.fromkeys(models)])
+    references, defs = definitions([Manifest, CronManifest, *dict.fromkeys(models)])
     defs |= {"Source": defs["End"], "Sink": defs.pop("End")}
     for name, some in model_sets.items():
         configs = {kind: (model, references[model]) for kind, model in some.items()}
         defs[name] = _with_types(defs[name], configs)
-    flow = defs["DataFlowSpec"]["properties"]
-    flow["source"]["$ref"], flow["sink"]["$ref"] = at("Source"), at("Sink")
+    for flow in (defs[name]["properties"] for name in ("DataFlowSpec", "CronSpec")):
+        flow["source"]["$ref"], flow["sink"]["$ref"] = at("Source"), at("Sink")
     defs["RouteSink"] = {"$ref": at("Sink")}
-    defs["Manifest"]["properties"]["apiVersion"]["enum"] = [API_VERSION]
-    return DocumentSchema("Manifest", defs)
+    for manifest in ("Manifest", "CronManifest"):
+        defs[manifest]["properties"]["apiVersion"]["enum"] = [API_VERSION]
+    defs["AnyManifest"] = {
+        "if": {"properties": {"kind": {"const": KIND}}, "required": ["kind"]},
+        "then": {"$ref": at("CronManifest")},
+        "else": {"$ref": at("Manifest")},
+    }
+    return DocumentSchema("AnyManifest", defs)
 
 
 def _without_doubles(ends: Mapping[str, Any]) -> dict[str, type[Spec]]:

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.kafka_connect.source.source import KafkaConnectS
 from dataflow_assets.connectors.kinesis.source.position import StreamPosition
 from dataflow_assets.connectors.kinesis.source.source import KinesisSource
 from dataflow_assets.contracts import Positions, SourceTraits
-from dataflow_assets.contracts.declared import ListsOffsets, Offset
+from dataflow_assets.languages.promises import ListsOffsets, Offset
 
 
 class PipelineKinesisSource(KinesisSource, ListsOffsets):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.values import MakeRecord, Outgoing, ValueReader, ValueWriter
-from dataflow_assets.contracts import MessageFormat, Schemas
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.message_format import MessageFormat, Schemas
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.languages.sql.engine.bytes.avro_schemas import schema_of

@@ -18,8 +18,9 @@ from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.options import IcebergDeclared, Registered
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.connectors.iceberg.sink.sink import NessieSink, TableSink
-from dataflow_assets.contracts import ChecksStored, Positions, SinkTraits
+from dataflow_assets.contracts import Positions, SinkTraits
 from dataflow_assets.formats.schema_registry import SchemaRegistry
+from dataflow_assets.languages.promises import ChecksStored
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 
 

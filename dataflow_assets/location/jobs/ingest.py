@@ -72,12 +72,14 @@ def lane_request(lane: str) -> dg.RunRequest:
 
 def _drive(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[LaneEvent]:
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
+    from dataflow_assets.metrics.serving import serving_lane  # takes Prometheus' client along
+
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     location = context.run.tags.get(LOCATION, "")
     spark()
     lane = Lane(spark, Request(Run(id=run_id[:12])))
     runs = LaneRuns(context.instance, name, location=location)
-    with runs.driving(run_id):
+    with runs.driving(run_id), serving_lane(name):
         if before := wait_for_predecessor(runs, run_id):
             context.log.info("lane %s was driven by /runs/%s until now", name, before)
         yield from Ingest(context, lane, name, manifests, _Nodes(manifests)).events()

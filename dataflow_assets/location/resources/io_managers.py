@@ -21,7 +21,7 @@ from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph, Key
 from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
 from dataflow_assets.contracts import Address, Connector
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
 from dataflow_assets.flow import Flow, asset_key, mangle
 from dataflow_assets.location.resources import partitions
 from dataflow_assets.registry import sinks
@@ -105,17 +105,21 @@ class TableIOManager(FlowIOManager):
         try:
             columns, total = frames.describe()
         except DataflowError as error:
-            text = self._mask(f"{_name(context)}: no columns to show: {error}")
-            context.log.warning(text)
+            context.log.warning(self._mask(f"{_name(context)}: no columns to show: {error}"))
             return {}
         count = {} if total is None else {ROW_COUNT: total}
         return {COLUMN_SCHEMA: column_schema(columns), **count}
 
-    def load_input(self, context: dg.InputContext) -> "DataFrame":
-        """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some."""
+    def load_input(self, context: dg.InputContext) -> "DataFrame | None":
+        """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some.
+
+        None where no partition is read, and no table is there: an asset reads its own day before.
+        """
         with self._translate_errors(context):
             only = partitions.read(context, _upstream(context))
             frames, _ = self._frames(context)
+            if only and not only.products and isinstance(outcome(frames.describe), PermanentError):
+                return None
             columns = _columns(context)
             return frames.read(context.resources.spark.session(), columns, self._held, only)
 
@@ -130,9 +134,8 @@ class TableIOManager(FlowIOManager):
         own = self._tables.get(tuple(parts))
         flow, declared, connection = own or self._connection(parts[1])
         sink: Any = resolve(declared, flow.secrets)
-        namespace, table = (own and sink.names_of_secrets()) or _names(context, parts)
-        address = Address(self._system, connection, namespace, table)
-        return sink.frames(namespace, table), address
+        where = (own and sink.names_of_secrets()) or _names(context, parts)
+        return sink.frames(*where), Address(self._system, connection, *where)
 
     def _connection(self, name: str) -> _Connection:
         if name in self._connections:

@@ -30,7 +30,7 @@ from dataflow_assets.location.jobs.flows import Job
 from dataflow_assets.location.jobs.ingest import lane_request
 from dataflow_assets.location.sensors.backoff import Waits
 from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
-from dataflow_assets.location.sensors.flows import Board, board, suspension
+from dataflow_assets.location.sensors.flows import Board, board, pause
 from dataflow_assets.location.sensors.instances import instance_of, location_name
 from dataflow_assets.location.sensors.returns import flows_to_return
 from dataflow_assets.location.sensors.sources import News, sources
@@ -82,7 +82,9 @@ class Location:
         self._nodes: dict[str, list[AssetNode]] = defaultdict(list)
         for node in graph.nodes:
             self._nodes[node.flow.id].append(node)
-        self._flows = [nodes[0].flow for nodes in self._nodes.values()]
+        flows = [nodes[0].flow for nodes in self._nodes.values()]
+        self._flows = [flow for flow in flows if flow.schedule is None]
+        self._scheduled = [flow for flow in flows if flow.schedule is not None]
         self._own_jobs = {job_name(flow) for flow in self._flows}
         self._board, self._waits = board, Waits()
         self._waiting: dict[str, float] = {}
@@ -94,8 +96,10 @@ class Location:
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, name, going(instance), _evictions(instance, flows))
-        look.texts |= {flow.id: suspension(flow) for flow in flows if flow.suspended}
-        idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
+        for flow in self._scheduled:
+            list(Runs(instance, flow, look.known).all_live())  # reports those that have died
+        look.texts |= {flow.id: why for flow in flows if (why := pause(flow))}
+        idle = [flow for flow in flows if flow.id not in look.texts and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.evictions]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)

@@ -10,7 +10,7 @@ import re
 from datetime import datetime, timedelta
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling.positions import PolledPosition
+from dataflow_assets.sdk.sql_table.positions import PolledPosition
 
 _ANCIENT = re.compile(r"-infinity|\d+-\d\d-\d\d.* BC|(-\d+|0+)-\d\d-\d\d.*")
 

@@ -9,13 +9,14 @@ after it in the order of changes. Borders are asked for a few at a time, before 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dataflow_assets.contracts import PARTS, Limit
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import late_from
-from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import NOTHING, Pair, PolledPosition, Rows
 from dataflow_assets.sdk.polling.seek import check_kinds, end
+from dataflow_assets.sdk.sql_table import PolledSqlTable
+from dataflow_assets.sdk.sql_table.positions import NOTHING, Pair, PolledPosition, Rows
 
 LEAST = 20_000  # rows that are worth a part of their own
 PILOT = 1_000  # rows that are measured first
@@ -40,7 +41,7 @@ class Planner:
     Every method may raise TransientError where the server cannot be reached.
     """
 
-    polled: Polled
+    polled: PolledSqlTable[Any]
     overlap: int = 0
     """Seconds of which rows may come late."""
     limit: Limit = Limit()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import is_due, seconds
-from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import NOTHING, START, PolledPosition, Rows
+from dataflow_assets.sdk.sql_table import PolledSqlTable
+from dataflow_assets.sdk.sql_table.positions import NOTHING, START, PolledPosition, Rows
 
 
-def end(polled: Polled) -> PolledPosition:
+def end(polled: PolledSqlTable[Any]) -> PolledPosition:
     """The position of one who has read everything there is.
 
     Called on the driver for each micro-batch that has no fixed end, and for lag by sensors.
@@ -33,7 +34,7 @@ def end(polled: Polled) -> PolledPosition:
     return PolledPosition("rows", change, order, read_at=read_at, by=polled.order_kinds)
 
 
-def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
+def since(polled: PolledSqlTable[Any], where: str, last: PolledPosition) -> PolledPosition:
     """The position right before a point in time, the last one at most.
 
     Called on the driver once, when a run begins at a time.
@@ -58,7 +59,7 @@ def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
     return last if polled.is_before(last.bound, found.bound) else found
 
 
-def from_operator(polled: Polled, found: PolledPosition) -> PolledPosition:
+def from_operator(polled: PolledSqlTable[Any], found: PolledPosition) -> PolledPosition:
     """A checkpoint of the DataFlow Operator as a position in this table.
 
     An order value alone, where changes are tracked, is how far a first load has come: the rows
@@ -87,7 +88,12 @@ def from_operator(polled: Polled, found: PolledPosition) -> PolledPosition:
 
 
 def lags(
-    polled: Polled, one: PolledPosition, other: PolledPosition, *, interval: float, overlap: int
+    polled: PolledSqlTable[Any],
+    one: PolledPosition,
+    other: PolledPosition,
+    *,
+    interval: float,
+    overlap: int,
 ) -> bool:
     """True while `one` has not got everything that `other` has.
 
@@ -120,7 +126,7 @@ def lags(
     return polled.is_before((one.change, one.key), (one.change, other.key))
 
 
-def check_kinds(polled: Polled, by: str | None) -> None:
+def check_kinds(polled: PolledSqlTable[Any], by: str | None) -> None:
     """Raises PermanentError where an order is of other columns' kinds than rows are put in now.
 
     Called before positions are compared, and in tasks before a part is read.
@@ -138,7 +144,9 @@ def check_kinds(polled: Polled, by: str | None) -> None:
         )
 
 
-def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple[int, float]:
+def lag(
+    polled: PolledSqlTable[Any], position: PolledPosition, last: PolledPosition
+) -> tuple[int, float]:
     """Returns how far a position is behind the end.
 
     Called on the driver after each micro-batch, and by sensors.
@@ -173,7 +181,7 @@ def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple
     return records, max(0.0, age)
 
 
-def unread(polled: Polled, position: PolledPosition) -> Iterator[str]:
+def unread(polled: PolledSqlTable[Any], position: PolledPosition) -> Iterator[str]:
     """Returns what a person should know about rows that are never read.
 
     Called on the driver once for each session and state.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -26,15 +26,16 @@ from dataflow_assets.contracts.looking import Peeks
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import seek
 from dataflow_assets.sdk.polling.planning import Planner
-from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import (
+from dataflow_assets.sdk.polling.source import PolledSource
+from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.sql_table import PolledSqlTable
+from dataflow_assets.sdk.sql_table.positions import (
     PARTITION,
     START,
     Part,
     PolledPosition,
     position_of_operator,
 )
-from dataflow_assets.sdk.polling.source import PolledSource
 
 log = logging.getLogger(__name__)
 _COMPLETE = (
@@ -52,7 +53,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
         self._told: set[str] = set()
 
     @abstractmethod
-    def asking(self) -> AbstractContextManager[Polled]:
+    def asking(self) -> AbstractContextManager[PolledSqlTable[Any]]:
         """The table or query as it is now: all answers are about one moment, where that can be.
 
         Raises TransientError where it is another table than the one this session has opened.
@@ -98,7 +99,7 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
             found = self._planner(polled, limit).smaller(part.rows)
         return tuple(replace(part, rows=rows).dump() for rows in found)
 
-    def _planner(self, polled: Polled, limit: Limit) -> Planner:
+    def _planner(self, polled: PolledSqlTable[Any], limit: Limit) -> Planner:
         source = self._source
         most = min(limit.records, source.read_batch_size or limit.records)
         return Planner(polled, source.overlap, replace(limit, records=most))
@@ -157,9 +158,57 @@ class PolledSession(SourceSession, AdoptsCheckpoints, Peeks, ReplansParts):
             log.warning(_COMPLETE, self._flow, title, position.read_at)
         return position.state == "query"
 
-    def _tell(self, polled: Polled, position: PolledPosition) -> None:
+    def _tell(self, polled: PolledSqlTable[Any], position: PolledPosition) -> None:
         if position.state in self._told:
             return
         self._told.add(position.state)
         for note in (*seek.unread(polled, position), *polled.notes(position)):
             log.warning("flow %s: %s: %s", self._flow, polled.title, note)
+
+
+class PolledSqlSession(PolledSession):
+    """One table or query; each answer is of its own moment."""
+
+    def __init__(
+        self,
+        source: PolledSource,
+        flow: str,
+        connection: AbstractContextManager[Any],
+        identify: Callable[[Any], str | None],
+    ) -> None:
+        """Opens a session; `close` ends its connection.
+
+        Args:
+            source: what is read.
+            flow: its name.
+            connection: the client; entered here. Raises the client's error.
+            identify: the id of the table itself; None where there is no such table.
+        """
+        super().__init__(source, flow)
+        self._ask = source.describe
+        with ExitStack() as held:
+            with translate_errors(f"connecting to {source.title}"):
+                self._client = held.enter_context(connection)
+            with translate_errors(f"opening {source.title}"):
+                identity = "query" if source.query else identify(self._client)
+            if identity is None:
+                raise source.no_table()
+            self._identity, self._held = identity, held.pop_all()
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._identity
+
+    @override
+    def close(self) -> None:
+        self._held.close()
+
+    @override
+    @contextmanager
+    def asking(self) -> Iterator[PolledSqlTable[Any]]:
+        with translate_errors(f"looking for new rows in {self._source.title}"):
+            table = self._ask(self._client)
+            if table.identity not in {None, self._identity}:
+                raise self._source.recreated_error()
+            yield table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -12,13 +13,17 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
+from dataflow_assets import failpoints
 from dataflow_assets.contracts import PartSlice, Slice, Source, SourceTraits
-from dataflow_assets.contracts.declared import AdaptsToBranches
 from dataflow_assets.contracts.reading import ReadsParts
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.database import ColumnName, NamedTable
 from dataflow_assets.sdk.place import named_by
-from dataflow_assets.sdk.polling.positions import Part
+from dataflow_assets.sdk.polling.seek import check_kinds
+from dataflow_assets.sdk.server_failure import translate_errors
+from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, Selection, SqlRelation
+from dataflow_assets.sdk.sql_table.positions import Part
+from dataflow_assets.sdk.sql_table.relation import metadata_selection
 from dataflow_assets.spec import Addition
 
 C = TypeVar("C")
@@ -29,7 +34,7 @@ _ONCE = (
 )
 
 
-class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
+class PolledSource(NamedTable, Source, ReadsParts):
     """Reads new and changed rows, in the order of their changes."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
@@ -78,8 +83,14 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
         """True for a query that nothing orders and whose rows are appended: it is read once."""
         return self._once
 
-    @override
     def for_branches(self, *, upserts: bool) -> Self:
+        """The source as its flow needs it.
+
+        Called when a manifest is loaded, once its branches are known.
+
+        Args:
+            upserts: whether a branch does.
+        """
         found = self.model_copy()
         found._once = self.verbatim and not upserts  # noqa: SLF001 - a copy of its own
         return found
@@ -126,13 +137,68 @@ class PolledSource(NamedTable, Source, AdaptsToBranches, ReadsParts):
         return (named_by(batch, columns) for batch in found)
 
     @abstractmethod
+    def connect_task(self) -> AbstractContextManager[Any]:
+        """Connects for one part. Raises the client's error."""
+
+    @abstractmethod
+    def describe(self, client: Any) -> PolledSqlTable[Any]:
+        """Returns the table or query as of now. Raises PermanentError if it is not readable so."""
+
+    @abstractmethod
+    def fetch(
+        self, client: Any, query: str, binds: Binds, columns: Sequence[Selection]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the answer as it comes. Ends only when all of it came.
+
+        Called in tasks, once for each part.
+
+        Args:
+            client: of `connect_task`.
+            query: selects the columns.
+            binds: what the query binds.
+            columns: of the answer, in their order.
+        """
+
     def read(
         self, part: Part, metadata: frozenset[str], most: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The part's rows in its order, at least one batch; `most`: no more rows than that.
+        """Yields the part's rows in its order, at least one batch; `most`: no more rows than that.
 
-        Ends only when all of them came. Raises TransientError where the table is another one.
+        Called by `batches` in tasks, and by previews. Ends only when all rows came. Raises
+        TransientError where the table is another one.
         """
+        with translate_errors(f"reading {self.title}"), self.connect_task() as client:
+            table = self.describe(client)
+            if table.identity != part.identity:
+                raise self.recreated_error()
+            check_kinds(table, part.by)
+            failpoints.reach(f"{self.type}.read")
+            columns = [Selection(c.selection, c.field(c.name), c) for c in table.relation.columns]
+            columns += self.metadata_selections(table.relation, metadata)
+            query, binds = table.select(part.rows, [column.sql for column in columns], most)
+            empty = True
+            for batch in self.fetch(client, query, binds, columns):
+                yield batch
+                failpoints.reach(f"{self.type}.read-batch")
+                empty = False
+            if empty:
+                schema = pa.schema([column.field for column in columns])
+                yield pa.RecordBatch.from_pylist([], schema=schema)
+
+    def metadata_selections(
+        self, relation: SqlRelation[Any], names: frozenset[str]
+    ) -> list[Selection]:
+        """Returns what is selected for the metadata of rows.
+
+        Called in tasks, once for each part.
+
+        Args:
+            relation: what is read.
+            names: the metadata that a sink needs.
+        """
+        if "id" not in names or relation.order is None:
+            return []
+        return [metadata_selection("id", relation.order.selection, relation.order)]
 
     @override
     def address_name(self) -> tuple[str | None, str]:

@@ -74,6 +74,26 @@ class CheckpointStore(ABC):
             PermanentError: rows of other flows would go as well (`refuse_shared`); and as `change`.
         """
 
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
+        """The same as `change`, with the rows that tasks have staged, in one commit.
+
+        Called by the session on the driver once for each micro-batch, after the whole pass. By
+        default nothing was staged: the tasks have committed.
+
+        Args:
+            step: as for `change`.
+            receipts: of this branch, of the slices that are not committed yet; none where the tasks
+                commit.
+
+        Returns:
+            What is stored now.
+
+        Raises:
+            As `change`.
+        """
+        assert not receipts  # noqa: S101 - a store that has rows to publish overrides this
+        return self.change(step)
+
     @abstractmethod
     def sharing(self) -> Mapping[str, str]:
         """Other flows that write into the table.
@@ -87,24 +107,3 @@ class CheckpointStore(ABC):
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open
         """Frees the connection; safe twice. Called at the end of each attempt, on the driver."""
-
-
-class SpanCheckpointStore(CheckpointStore):
-    """The store of a sink that commits spans (`commits` is "span")."""
-
-    @abstractmethod
-    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
-        """The same as `change`, with the rows that tasks have staged, in one commit.
-
-        Called by the session on the driver once for each micro-batch, after the whole pass.
-
-        Args:
-            step: as for `change`.
-            receipts: of this branch, of the slices that are not committed yet.
-
-        Returns:
-            What is stored now.
-
-        Raises:
-            As `change`.
-        """

@@ -32,11 +32,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.sink.checkpoint_store import (
-    CheckpointStore,
-    SpanCheckpointStore,
-    StateChange,
-)
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.decide import advance, check_planned, check_planned_from
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
@@ -87,8 +83,7 @@ class TransactionalSession(SinkSession):
 
     @override
     def begin(self, span: Span) -> Span:
-        # Of other stores the tasks move the state, and assert the epoch.
-        if isinstance(self._store, SpanCheckpointStore):
+        if self._sink.commits == "span":  # else the tasks move the state, and assert the epoch
             self._state = self._check_owner(self._store.load())
         begun = self._state.unfinished_span or self._record(span)
         failpoints.reach(f"{self._store.system}.begin")
@@ -134,7 +129,7 @@ class TransactionalSession(SinkSession):
         system = self._store.system
         failpoints.reach(f"{system}.finish")
         own = [one for one in receipts if one.branch == self._target.branch]
-        if not isinstance(self._store, SpanCheckpointStore):
+        if self._sink.commits == "slice":
             self._state = self._check_owner(self._store.load(own))
             self._check_kept(own)
             own = []  # a part that is not in the state is not stored, whatever its task was told
@@ -160,11 +155,10 @@ class TransactionalSession(SinkSession):
         self, left: Sequence[Slice], receipts: Sequence[Receipt], source: SourceSession
     ) -> None:
         """From any other positions than the span was planned on, nothing is stored."""
-        planned, store = self._state.positions, self._store
+        planned = self._state.positions
         moved = advance(planned, left)
         positions = source.fold(moved) if self._state.intent else moved
-        publishes = isinstance(store, SpanCheckpointStore)
-        counted = sum((r.totals for r in receipts), Totals()) if publishes else Totals()
+        counted = sum((one.totals for one in receipts), Totals())
 
         def step(found: BranchState) -> BranchState:
             self._check_planned(left, found.positions)
@@ -174,10 +168,7 @@ class TransactionalSession(SinkSession):
                 )
             return found.finish(positions, counted)
 
-        if isinstance(store, SpanCheckpointStore):
-            self._state = self._check_owner(store.publish(self._owning(step), receipts))
-        else:
-            self._change(step)
+        self._state = self._check_owner(self._store.publish(self._owning(step), receipts))
 
     @override
     def forget(self) -> None:

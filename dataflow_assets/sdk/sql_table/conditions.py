@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic
 
-from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
 from dataflow_assets.sdk.sql_table.dialect import Binds, SqlDialect
+from dataflow_assets.sdk.sql_table.positions import NOTHING, Pair, Rows
 from dataflow_assets.sdk.sql_table.relation import C, SqlRelation
 
 

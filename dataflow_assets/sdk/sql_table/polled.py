@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import NOTHING, Pair, PolledPosition, Rows, ticks
+from dataflow_assets.sdk.sql_table import ticks
 from dataflow_assets.sdk.sql_table.conditions import Conditions
 from dataflow_assets.sdk.sql_table.dialect import Ask, Binds, SqlDialect
+from dataflow_assets.sdk.sql_table.positions import NOTHING, Pair, PolledPosition, Rows
 from dataflow_assets.sdk.sql_table.relation import C, SqlRelation
 from dataflow_assets.sdk.sql_table.upper_bound import (
     UpperBound,
@@ -22,10 +23,13 @@ from dataflow_assets.sdk.sql_table.upper_bound import (
 
 @dataclass(frozen=True)
 class PolledSqlTable(Generic[C]):
-    """The questions of `sdk.polling.Polled`, asked of a relation in the SQL of a dialect.
+    """A table or query as its server describes it now, asked in the SQL of a dialect.
 
-    A connector's source makes one on the driver for each question of the engine, and one in each
-    task, for its `select`. A database that knows more answers some of them in a class of its own.
+    A connector's source makes one on the driver for each question of the engine
+    (`PolledSession.asking`), and one in each task, for its `select`. A database that knows more
+    answers some questions in a class of its own. Values are compared by the server, by the columns'
+    own types and collations. Each method may raise TransientError where the server cannot be
+    reached, PermanentError where a person must act.
     """
 
     ask: Ask

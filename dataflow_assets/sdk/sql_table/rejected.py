@@ -32,6 +32,7 @@ from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.record_ids import rejected_reading, rejection_id
 from dataflow_assets.sdk.rejected_records import entry, waiting
 from dataflow_assets.sdk.rejected_rows import metadata_of, metadata_text
 
@@ -83,7 +84,7 @@ def rejected_row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]
     body, body_encoding = _encode(one.body)
     key, key_encoding = _encode(one.key)
     return {
-        "id": one.id(target, piece),
+        "id": rejection_id(one, target, piece),
         "flow": target.flow,
         "branch": target.branch,
         "source": target.source,
@@ -99,7 +100,7 @@ def rejected_row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]
         "step": one.step,
         "step_type": one.step_type,
         "rows": one.rows,
-        "reading": one.reading(target, piece),
+        "reading": rejected_reading(one, target, piece),
         "metadata": metadata_text(one.metadata),
     }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Kind, kind_of
+from dataflow_assets.contracts import Kind, kind_of, metadata_column
 from dataflow_assets.sdk.free_names import free_stem
 
 
@@ -124,3 +124,21 @@ class SqlRelation(Generic[C]):
         """Returns the beginning of aliases: a column's name would stand for it in conditions."""
         named = [*self.columns, *self.changes, *filter(None, [self.order])]
         return free_stem((column.name for column in named), "#")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One column of an answer: its SQL, its field, and the column whose type its values have."""
+
+    sql: str
+    field: pa.Field
+    column: Any
+
+
+def metadata_selection(name: str, sql: str, column: SqlColumn) -> Selection:
+    """Returns a column of metadata, whose values have the type of a column.
+
+    Called in tasks by `PolledSource.metadata_selections`, once for each part.
+    """
+    field = column.field(name)
+    return Selection(sql, metadata_column(name, field.type, field.metadata), column)

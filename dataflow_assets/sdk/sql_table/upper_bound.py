@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic
 
-from dataflow_assets.sdk.polling import moment, ticks
+from dataflow_assets.sdk.sql_table import ticks
 from dataflow_assets.sdk.sql_table.dialect import Ask, Binds, SqlDialect
+from dataflow_assets.sdk.sql_table.positions import moment
 from dataflow_assets.sdk.sql_table.relation import C, SqlColumn, SqlRelation
 
 

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from dataflow_assets.contracts import Kind, TypeRow
+
+
+# reference/types.py
+class ListsTypes(ABC):
+    """A source of columns with types of its own."""
+
+    @classmethod
+    @abstractmethod
+    def types(cls) -> tuple[TypeRow, ...]:
+        """Returns how the system's types travel, for docs/types.md.
+
+        Called when the reference is generated.
+        """
+
+
+# reference/types.py
+class MakesColumns(ABC):
+    """A sink that makes tables with typed columns."""
+
+    @classmethod
+    @abstractmethod
+    def stored_type(cls, column: pa.Field, *, own: bool = False) -> str | None:
+        """The type that `TargetTable.create` gives an interchange column, for docs/types.md.
+
+        Called when the reference is generated, for each row of the table of types.
+
+        Args:
+            column: as a source delivers it.
+            own: whether it is of a source of the sink's own type.
+
+        Returns:
+            The type as the system writes it; of text that is more than text by the metadata KIND.
+            None where the table gets the very type that the column has in its source.
+        """
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataflow_assets import registry
 from dataflow_assets.connectors.clickhouse import ClickhouseSource, client
 from dataflow_assets.contracts import Address, Limit, Note, PartSlice, Positions, system_name
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.sql_table import PolledSqlSession
+from dataflow_assets.sdk.polling import PolledSqlSession
 
 MOST = Limit(records=1_000_000)
 

@@ -28,10 +28,10 @@ from dataflow_assets.connectors.iceberg.table.registered import (
     merge_versions,
 )
 from dataflow_assets.connectors.iceberg.types import row_schema
-from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.formats.json_schema_document import document
+from dataflow_assets.formats.message_format import StoredSchema
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 STRING = {"type": "string"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 import devservers
@@ -321,6 +321,19 @@ def test_an_error_sink_of_several_partitions_gives_the_oldest_entries_first(into
     store.store([error_record(errors.target, piece, one) for one in refused])
     found = [one.body for one in store.pending("default/flow", None, 15)]
     assert found == [one.body for one in refused[:15]]
+
+
+def test_records_that_others_keep_in_the_topic_hold_up_no_replay(
+    kafka: devservers.Kafka, into: Make
+) -> None:
+    errors = into()
+    piece, store = OffsetSlice("0", 0, 1), errors.sink.error_store()
+    store.store([error_record(errors.target, piece, Rejection(0, "sink", "why", b"0"))])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for value in (b"another program's", None):
+        producer.produce(errors.topic, value, b"\xff\xfe", headers={"reading": b"a novel"})
+    producer.flush(30)
+    assert [one.body for one in store.pending("default/flow", None, 15)] == [b"0"]
 
 
 def test_a_compacted_topic_is_no_error_sink(into: Make) -> None:

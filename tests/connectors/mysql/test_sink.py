@@ -16,6 +16,7 @@ from dataflow_assets.connectors.mysql import MysqlSink
 from dataflow_assets.connectors.mysql.client import MysqlClient
 from dataflow_assets.connectors.mysql.errors import MysqlFailure
 from dataflow_assets.connectors.mysql.sink.writer import MysqlSliceStore
+from dataflow_assets.connectors.mysql.table import create_table
 from dataflow_assets.connectors.mysql.table.table import stage_columns
 from dataflow_assets.connectors.mysql.types import MYSQL_TYPE
 from dataflow_assets.contracts import OP, OffsetSlice, Run, Span, Target
@@ -372,6 +373,42 @@ def test_columns_are_added_and_the_flow_goes_on(place: Place) -> None:
     flow.store({"id": 2, "name": "b"})
     assert place.rows() == [(1, None), (2, "b")]
     assert flow.session.checkpoint.target == flow.session.table.identity
+
+
+def test_columns_that_one_flow_adds_stop_no_other_of_the_same_table(place: Place) -> None:
+    """A table of compressed rows is rebuilt, and has another id then."""
+    place.run("CREATE TABLE orders (id bigint primary key) ROW_FORMAT=COMPRESSED")
+    other = Target("shop/others", "mysql:orders", "m1", "others")
+    first, second = Driving(place.sink()), Driving(place.sink(), other)
+    first.store({"id": 1})
+    second.store({"id": 2})
+    before = first.session.table.identity
+    more = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
+    first.session.table.add_columns(more)  # type: ignore[attr-defined]
+    assert first.session.table.identity != before
+    second = Driving(place.sink(), other)
+    assert second.session.checkpoint.target == second.session.table.identity
+    second.store({"id": 3, "name": "c"})
+    assert place.rows() == [(1, None), (2, None), (3, "c")]
+
+
+def test_a_column_that_another_flow_adds_meanwhile_is_taken_as_it_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.run("CREATE TABLE orders (id bigint primary key)")
+    flow, adding = Driving(place.sink()), create_table.adding
+
+    def add_too(*given: Any) -> str:
+        statement = adding(*given)
+        if statement:
+            place.run(statement)
+        return statement
+
+    monkeypatch.setattr(create_table, "adding", add_too)
+    more = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
+    flow.session.table.add_columns(more)  # type: ignore[attr-defined]
+    flow.store({"id": 1, "name": "a"})
+    assert place.rows() == [(1, "a")]
 
 
 def test_two_flows_write_into_one_table(place: Place) -> None:

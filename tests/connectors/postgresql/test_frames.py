@@ -135,6 +135,18 @@ def test_what_a_killed_write_has_left_is_dropped_after_a_week(
     assert {name for (name,) in link.execute(query)} == {"t", new, f"{STAGES}mine"}
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
+def test_a_write_that_the_table_refuses_leaves_no_copy_of_its_rows(
+    link: psycopg.Connection, table: PostgresqlFrameTable, engine: SparkSession, mode: Mode
+) -> None:
+    link.execute("CREATE TABLE t (v int PRIMARY KEY)")
+    frame = local_frame([{"v": 1}, {"v": 1}], pa.schema([("v", pa.int32())]), engine)
+    with pytest.raises(PermanentError):
+        write(table, frame, mode, ["v"])
+    query = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+    assert {name for (name,) in link.execute(query)} == {"t", "t_pkey"}
+
+
 def test_two_that_overwrite_at_once_leave_the_rows_of_one(
     table: PostgresqlFrameTable, link: psycopg.Connection, engine: SparkSession
 ) -> None:

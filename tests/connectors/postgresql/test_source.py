@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from contextlib import closing
 from typing import Any
@@ -466,6 +467,38 @@ def test_the_source_table_is_made_where_it_is_missing(polled: Polled) -> None:
     polled.run("INSERT INTO source DEFAULT VALUES")
     found = polled.read().to_pylist()
     assert [(row["id"], row["updated_at"] is None) for row in found] == [(1, False)]
+
+
+def test_flows_that_open_at_once_make_their_source_table_one_after_the_other(
+    polled: Polled, postgresql: devservers.PostgreSQL
+) -> None:
+    polled.run("DROP TABLE source")
+    polled.options = {"autoCreateTable": True}
+    failures: list[Exception] = []
+
+    def open_flow() -> None:
+        try:
+            polled.source.open("x").close()
+        except DataflowError as error:
+            failures.append(error)
+
+    openings = [threading.Thread(target=open_flow) for _ in range(2)]
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid"
+    with (
+        psycopg.connect(postgresql.dsn()) as other,
+        psycopg.connect(postgresql.dsn(), autocommit=True) as watching,
+    ):
+        lock = other.execute("SELECT hashtext(%s)", [f"{polled.schema}.source"]).fetchone()
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('dataflow'), %s)", lock)
+        for opening in openings:
+            opening.start()
+        # As the lock's table has them: bits of a number without a sign.
+        while watching.execute(f"{waiting} = %s::bit(32)::bigint", lock).fetchone() != (2,):
+            assert any(opening.is_alive() for opening in openings)
+            time.sleep(0.01)
+    for opening in openings:
+        opening.join()
+    assert failures == []
 
 
 def test_the_checkpoint_of_something_else_is_told(polled: Polled) -> None:

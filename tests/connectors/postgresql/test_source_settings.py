@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dataflow_assets.connectors.postgresql import PostgresqlSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.sdk.polling import PolledPosition
+from dataflow_assets.sdk.sql_table.positions import PolledPosition
 
 URL = "postgresql://u:pw@db.example.org/shop"
 

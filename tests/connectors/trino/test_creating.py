@@ -17,6 +17,7 @@ from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.checkpoint_table import TrinoCheckpointTable
 from dataflow_assets.connectors.trino.table.table import TrinoPlace
 from dataflow_assets.contracts import OffsetSlice, Rejection, Target
+from dataflow_assets.sdk.record_ids import place_of
 from tests.connectors.trino.driver import execute
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
@@ -78,7 +79,7 @@ def test_a_table_of_rejected_records_of_either_version_keeps_and_gives_back(
         store(client, sink, target(0), OffsetSlice("0", 0, 20), refused)
         store(client, sink, target(0), OffsetSlice("0", 0, 20), refused[:1])
     kept, found = sink.rejected_entries(), sink.rejected_entries().pending("ns/0", None, 10)
-    assert sorted(one.place or ("", 0) for one in found) == [("0", 9), ("0", 10)]
+    assert sorted(place_of(one.id) or ("", 0) for one in found) == [("0", 9), ("0", 10)]
     assert {(one.body, one.key, one.n, one.rows, one.reading) for one in found} == {
         (b"\xff\0", b"key", 1, 3, 0)
     }

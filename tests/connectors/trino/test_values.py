@@ -14,9 +14,9 @@ from dataflow_assets.connectors.trino.source.relation import TrinoColumn
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.rows import moments
-from dataflow_assets.sdk.polling import Rows
 from dataflow_assets.sdk.sql_table import SqlRelation
 from dataflow_assets.sdk.sql_table.conditions import Conditions
+from dataflow_assets.sdk.sql_table.positions import Rows
 
 DAY = 24 * 3600
 

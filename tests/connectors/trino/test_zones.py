@@ -9,7 +9,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.trino import TrinoSource
-from dataflow_assets.sdk.polling import Part
+from dataflow_assets.sdk.sql_table.positions import Part
 
 pytestmark = pytest.mark.heavy
 

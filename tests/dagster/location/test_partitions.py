@@ -16,6 +16,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.sdk.table_frames import FrameSink
 from tests.dagster.partitioned import Runs, frame_asset
 from tests.frame_sinks import PLACES, frame_sink
+from tests.frames import local_frame
 
 UTC = ZoneInfo("UTC")
 LETTERS = dg.StaticPartitionsDefinition(["a", "b", "c"])
@@ -122,6 +123,31 @@ def test_an_input_reads_the_partitions_of_its_mapping(runs: Runs, key: list[str]
     assert days(None) == list(range(1, 32)), "an asset without partitions reads all of them"
     first = {"partition_mapping": dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)}
     assert days(first, partitions=DAYS, partition_key="2026-01-01") == [], "there is none before"
+
+
+def test_an_asset_that_reads_its_own_day_before_begins_with_the_first_day(
+    runs: Runs, key: list[str]
+) -> None:
+    before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+    seen: list[list[int] | None] = []
+
+    @dg.asset(
+        key=key,
+        io_manager_key=key[0],
+        partitions_def=DAYS,
+        metadata={"partition_expr": "day"},
+        ins={"yesterday": dg.AssetIn(key=key, partition_mapping=before)},
+        required_resource_keys={"spark"},
+    )
+    def total(context, yesterday):  # type: ignore[no-untyped-def] # as texts Dagster refuses types
+        known = None if yesterday is None else yesterday.toArrow()["i"].to_pylist()
+        seen.append(known)
+        row = {"day": date.fromisoformat(context.partition_key), "i": sum(known or ()) + 1}
+        return local_frame([row], DATES, context.resources.spark.session())
+
+    for day in ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-01"):
+        assert runs.write(total, day) == ""
+    assert seen == [None, [1], [2], []], "there is no table yet, and no day before the first one"
 
 
 def test_partitions_of_two_dimensions(runs: Runs, key: list[str]) -> None:

@@ -69,9 +69,10 @@ def test_prometheus_reads_it_beside_the_lags_of_all_flows(
     tags = f'table_id="{flow.slug}",table_name="{file.name}",topic="{file.topic}"'
     assert found[f'{PARTITION_LAG}{{partition="0",{tags}}}'] == 0.0
     assert found[f'{PARTITION_LAG}{{partition="1",{tags}}}'] > 10_000_000
-    own = f'branch="{flow.branches[0].id}",flow="{flow.id}",table="{file.name}"'
+    name = f'name="{flow.name}",namespace="{flow.namespace}"'
+    own = f'branch="{flow.branches[0].id}",{name},table="{file.name}"'
     assert found[f"dataflow_lag_records{{{own}}}"] == 1.0
-    assert found[f'dataflow_lag_known{{flow="{flow.id}"}}'] == 1.0
+    assert found[f"dataflow_lag_known{{{name}}}"] == 1.0
     monkeypatch.setenv(UNTAGGED, "partition")
     assert _waiting(file, f"{PARTITION_LAG}{{table_id")[f"{PARTITION_LAG}{{{tags}}}"] > 10_000_000
 

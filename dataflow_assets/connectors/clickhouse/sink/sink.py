@@ -21,7 +21,6 @@ from dataflow_assets.contracts import (
     Entries,
     ErrorStore,
     Kind,
-    MakesColumns,
     PeeksTogether,
     Run,
     SinkSession,
@@ -35,6 +34,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+from dataflow_assets.sdk.types.table import MakesColumns
 
 
 class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogether):
@@ -62,13 +62,9 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @override
     @classmethod
-    def keeps_type(cls, column: pa.Field) -> bool:
-        return kind_of(column) != Kind.JSON
-
-    @override
-    @classmethod
-    def stored_type(cls, column: pa.Field) -> str:
-        return column_type(column, messages=False)
+    def stored_type(cls, column: pa.Field, *, own: bool = False) -> str | None:
+        same = own and kind_of(column) != Kind.JSON
+        return None if same else column_type(column, messages=False)
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:

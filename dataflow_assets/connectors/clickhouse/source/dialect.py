@@ -13,8 +13,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.source.relation import ClickhouseColumn
 from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
-from dataflow_assets.sdk.polling import ticks
-from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation
+from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation, ticks
 
 Relation: TypeAlias = SqlRelation[ClickhouseColumn]
 

@@ -21,9 +21,10 @@ from dataflow_assets.connectors.clickhouse.source.relation import (
     identity,
 )
 from dataflow_assets.contracts import TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
+from dataflow_assets.sdk.polling import PolledSqlSession
+from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, Selection
+from dataflow_assets.sdk.types.table import ListsTypes
 
 
 class ClickhouseSource(ClickhouseSourceOptions, ListsTypes):

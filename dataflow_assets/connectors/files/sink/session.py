@@ -35,7 +35,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.session import TransactionalSession
 from dataflow_assets.sdk.sink.state import BranchState
 
@@ -66,7 +66,7 @@ class FilesFolder(TargetTable):
             return bool(rows(self._folder))
 
 
-class FilesCheckpoints(SpanCheckpointStore):
+class FilesCheckpoints(CheckpointStore):
     """The state is a version of the log that only one driver can make."""
 
     system: ClassVar = "files"

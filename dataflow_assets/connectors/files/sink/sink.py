@@ -17,12 +17,11 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     Writer,
-    WritesFiles,
 )
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 
 
-class FilesSink(FilesSinkOptions, WritesFiles):
+class FilesSink(FilesSinkOptions):
     """Records as lines of JSON, in files of a folder of S3 or of the disk.
 
     A line is the body of a record, byte for byte where no step has changed it and it has no line
@@ -75,8 +74,3 @@ class FilesSink(FilesSinkOptions, WritesFiles):
         from dataflow_assets.connectors.files.rejected.error_sink import BESIDE, FilesErrors
 
         return FilesErrors(self, f"{BESIDE}/")
-
-    @override
-    def folder(self) -> tuple[str, ...]:
-        store = (self.s3_endpoint or "s3") if self.on_s3 else "disk"
-        return (store, *self.root.strip("/").split("/"))

@@ -28,6 +28,7 @@ from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.record_ids import rejection_id
 from dataflow_assets.sdk.sql_table.rejected import REJECTED, rejected_row
 
 _FILES = "rejected"
@@ -76,7 +77,7 @@ class RejectWriter:
 
     def write(self, rejected: Sequence[Rejection]) -> None:
         """Takes what is not in the table already."""
-        by_token = {token(one.id(self._target, self._piece)): one for one in rejected}
+        by_token = {token(rejection_id(one, self._target, self._piece)): one for one in rejected}
         new = {key: one for key, one in by_token.items() if key not in self._stored}
         if new:
             files = self._open()

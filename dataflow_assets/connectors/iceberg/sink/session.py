@@ -25,10 +25,11 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
 )
 from dataflow_assets.connectors.iceberg.table.commit import TableChange
 from dataflow_assets.connectors.iceberg.table.data_files import write_target
-from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.table.snapshot import total_files, total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
     AddsColumns,
+    CountsFiles,
     CountsRows,
     Note,
     Receipt,
@@ -40,7 +41,7 @@ from dataflow_assets.contracts import (
     Ticket,
     refuse_shared,
 )
-from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.session import TransactionalSession, complete
 from dataflow_assets.sdk.sink.state import BranchState
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows):
+class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows, CountsFiles):
     """The table of one branch, and the commits that change its columns."""
 
     def __init__(self, sink: TableSinkOptions, checkpoint: CheckpointProperty) -> None:
@@ -85,6 +86,11 @@ class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows):
         return total_records(self._property.table) if self._property.committer else None
 
     @override
+    def file_count(self) -> int | None:
+        """Returns what the snapshot counts."""
+        return total_files(self._property.table) if self._property.committer else None
+
+    @override
     def create(self, sample: pa.Schema) -> None:
         """The manifest's `columns` win over a sample."""
         if self._property.committer is None:
@@ -103,7 +109,7 @@ class IcebergSinkTarget(TargetTable, AddsColumns, CountsRows):
         return self._property.committer is not None and total_records(self._property.table) != 0
 
 
-class IcebergCheckpoints(SpanCheckpointStore):
+class IcebergCheckpoints(CheckpointStore):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     system: ClassVar = "iceberg"

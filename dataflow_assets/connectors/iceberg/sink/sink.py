@@ -18,7 +18,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
-    MakesColumns,
     PeeksTogether,
     Positions,
     Run,
@@ -32,6 +31,7 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+from dataflow_assets.sdk.types.table import MakesColumns
 
 
 class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
@@ -89,8 +89,9 @@ class TableSink(TableSinkOptions, FrameSink, MakesColumns, PeeksTogether):
             partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
         )
 
+    @override
     @classmethod
-    def stored_type(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field, *, own: bool = False) -> str | None:
         from dataflow_assets.connectors.iceberg.types import table_schema
 
         return str(table_schema([column]).fields[0].field_type)

@@ -12,8 +12,8 @@ from dataflow_assets.connectors.iceberg.nessie import NessieConnection
 from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import Slice, SourceSession, TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.contracts.reading import FormsMessages, ReadsParts
+from dataflow_assets.sdk.types.table import ListsTypes
 
 
 class _TableSource(TableSourceOptions, ListsTypes, ReadsParts, FormsMessages):

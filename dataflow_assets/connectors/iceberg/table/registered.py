@@ -28,10 +28,10 @@ from dataflow_assets.connectors.iceberg import avro_types, json_schema_types
 from dataflow_assets.connectors.iceberg.options import OWN_IDS, RECORD_TIME, Registered
 from dataflow_assets.connectors.iceberg.table.difference import WIDER, Difference, show_type
 from dataflow_assets.connectors.iceberg.table.partitioning import with_key
-from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.json_schema_document import document
+from dataflow_assets.formats.message_format import StoredSchema
 from dataflow_assets.sdk.types.comments import commented_kind
 
 _KINDS = {"AVRO": "Avro", "JSON": "JSON Schema"}

@@ -64,6 +64,15 @@ def total_records(table: Table) -> int | None:
     return None if hidden else int(summary["total-records"])
 
 
+def total_files(table: Table) -> int | None:
+    """The data files of the table; None where its snapshot does not tell."""
+    current = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    if current is None:
+        return 0
+    count = current.summary["total-data-files"] if current.summary else None
+    return None if count is None else int(count)
+
+
 def asserting(table: Table, *updates: TableUpdate) -> IcebergAttempt:
     """Updates that fail unless the table still has the head that was seen."""
     same = AssertTableUUID(uuid=table.metadata.table_uuid)

@@ -72,7 +72,7 @@ def _is_of(message: Message, flow: str) -> bool:
 def _reading(message: Message) -> int:
     """In which reading of its source the record was rejected; an earlier version names none."""
     values = dict(headers(message)).get(_READING)
-    return int(values) if values else 0
+    return int(values) if values and values.isdigit() else 0  # another program may use the name
 
 
 class KafkaErrors(ErrorStore):
@@ -101,10 +101,10 @@ class KafkaErrors(ErrorStore):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        latest: dict[str, tuple[int, Message]] = {}
-        done: dict[str, int] = {}
+        latest: dict[bytes, tuple[int, Message]] = {}
+        done: dict[bytes, int] = {}
         for message in self._messages():
-            name, reading = (message.key() or b"").decode(), _reading(message)
+            name, reading = message.key() or b"", _reading(message)
             if message.value() is None:
                 done[name] = max(reading, done.get(name, 0))
             elif _is_of(message, flow) and reading > latest.get(name, (-1, None))[0]:

@@ -21,8 +21,9 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
 )
 from dataflow_assets.connectors.kafka.sink.last_record import Last, Readers
 from dataflow_assets.connectors.kafka.warm_clients import WarmClients
-from dataflow_assets.contracts import REPLAY, Checkpoint, Target
+from dataflow_assets.contracts import Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.record_ids import REPLAY
 from dataflow_assets.sdk.sink.decide import checkpoint_removed, taken_over
 
 Record = TypeVar("Record")

@@ -50,7 +50,6 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
 from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
 from dataflow_assets.connectors.kafka.values import Outgoing
 from dataflow_assets.contracts import (
-    REPLAY,
     Chunk,
     ErrorRecord,
     Rejection,
@@ -61,6 +60,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.record_ids import REPLAY
 from dataflow_assets.sdk.rejected_records import error_record, settle
 from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
 from dataflow_assets.sdk.sink.slice_commit import SliceCommit, SliceStore

@@ -15,11 +15,7 @@ from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Receipt, Target, TargetTable, refuse_shared
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.decoding import decode_json
-from dataflow_assets.sdk.sink.checkpoint_store import (
-    CheckpointStore,
-    SpanCheckpointStore,
-    StateChange,
-)
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
@@ -90,7 +86,7 @@ class MemoryCheckpoints(CheckpointStore):
             return other_flows(connection, self._target, identity)
 
 
-class MemorySpanCheckpoints(MemoryCheckpoints, SpanCheckpointStore):
+class MemorySpanCheckpoints(MemoryCheckpoints):
     """Stores the rows, too: they are in the receipts of the tasks."""
 
     @override

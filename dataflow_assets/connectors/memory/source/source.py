@@ -15,9 +15,10 @@ from dataflow_assets.connectors.memory.source.session import (
     MemoryPartSession,
     current_identity,
 )
-from dataflow_assets.contracts import MessageSource, PartSlice, Slice
+from dataflow_assets.contracts import PartSlice, Slice
 from dataflow_assets.contracts.reading import ConfirmsTopics, ReadsParts
 from dataflow_assets.errors import TransientError
+from dataflow_assets.formats.source_options import MessageSource
 
 
 class MemoryOffsetSource(MemorySourceOptions, MessageSource, ConfirmsTopics):

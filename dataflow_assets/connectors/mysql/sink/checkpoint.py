@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -82,6 +82,16 @@ class MysqlCheckpoint:
             intent=msgspec.json.encode(state.intent).decode(),
         )
         return state
+
+    def adopt_all(self, before: str | None, identity: str | None) -> None:
+        """Stores that the table has another id, for each flow that writes into it."""
+        query = (
+            f"SELECT flow FROM {self.table} WHERE branch = %(branch)s AND target = %(target)s "  # noqa: S608 - quoted
+            "ORDER BY id FOR UPDATE"
+        )
+        for (flow,) in self.link.rows(query, {**self._names, "target": before}):
+            one = replace(self, target=replace(self.target, flow=flow))
+            one.move(lambda found: (found or BranchState()).adopt(identity))
 
     def hold(self, partition: str) -> None:
         """Names the transaction of a partition, until `release`: so a later driver can end it."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.mysql.client import MysqlClient, quote
+from dataflow_assets.connectors.mysql.errors import THERE, MysqlFailure
 from dataflow_assets.connectors.mysql.options import MysqlSinkOptions
 from dataflow_assets.connectors.mysql.pool import lend
 from dataflow_assets.connectors.mysql.rejected.error_sink import MysqlRejected
@@ -29,6 +30,8 @@ from dataflow_assets.sdk.server_failure import translate_errors
 from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.session import TransactionalSession
 from dataflow_assets.sdk.sink.state import BranchState
+
+_LOOKS = 2  # at the columns of a table to which another flow may add the same
 
 
 class MysqlLinks:
@@ -53,12 +56,16 @@ class MysqlLinks:
         """The branch's row in the table of checkpoints."""
         return MysqlCheckpoint(link, self.sink.place()[0], self.target)
 
-    def rename(self, before: str | None, identity: str | None) -> None:
-        """Stores that the table has another id, where the state is about the one of before."""
-        with self.change("moving the checkpoint of") as row:
-            found = row.load(lock=True)
-            if found is not None and found.checkpoint.target == before:
-                row.move(lambda _: found.adopt(identity))
+    def alter(self, statement: str) -> bool:
+        """False: a column is there by now, as another flow has added it."""
+        with self.lend(f"running {statement} on") as link:
+            try:
+                link.run(statement)
+            except MysqlFailure as failure:
+                if failure.code != THERE:
+                    raise
+                return False
+        return True
 
 
 class MysqlSinkTarget(TargetTable, AddsColumns, ChecksTarget):
@@ -105,12 +112,14 @@ class MysqlSinkTarget(TargetTable, AddsColumns, ChecksTarget):
     @override
     def add_columns(self, columns: pa.Schema) -> None:
         self._look_again()
-        if statement := self.statement(columns):
-            before = self.identity
-            with self._links.lend(f"running {statement} on") as link:
-                link.run(statement)
+        for _ in range(_LOOKS):
+            before, statement = self.identity, self.statement(columns)
+            altered = bool(statement) and self._links.alter(statement)
             self._look_again()
-            self._links.rename(before, self.identity)  # a rebuilt table has another id
+            if altered:  # a rebuilt table has another id
+                with self._links.change("moving the checkpoints of") as row:
+                    row.adopt_all(before, self.identity)
+                return
 
     @override
     def holds_rows(self) -> bool:

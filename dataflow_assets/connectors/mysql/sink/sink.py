@@ -13,7 +13,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
-    MakesColumns,
     Run,
     SinkSession,
     Slice,
@@ -22,6 +21,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
+from dataflow_assets.sdk.types.table import MakesColumns
 
 
 class MysqlSink(MysqlSinkOptions, MakesColumns):
@@ -42,14 +42,8 @@ class MysqlSink(MysqlSinkOptions, MakesColumns):
 
     @override
     @classmethod
-    def keeps_type(cls, column: pa.Field) -> bool:
-        """True: the table gets it."""
-        return True
-
-    @override
-    @classmethod
-    def stored_type(cls, column: pa.Field) -> str:
-        return types.declaration(column).lower()
+    def stored_type(cls, column: pa.Field, *, own: bool = False) -> str | None:
+        return None if own else types.declaration(column).lower()
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:

@@ -12,8 +12,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.mysql.client import quote
 from dataflow_assets.connectors.mysql.source.relation import BYTES, TEXTS, MysqlColumn
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import ticks
-from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation
+from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation, ticks
 
 Relation: TypeAlias = SqlRelation[MysqlColumn]
 _FLOATS = frozenset({"float", "double"})

@@ -17,8 +17,9 @@ from dataflow_assets.connectors.mysql.source.dialect import MysqlDialect
 from dataflow_assets.connectors.mysql.source.read import read
 from dataflow_assets.connectors.mysql.source.relation import MysqlColumn, describe, identity
 from dataflow_assets.contracts import SourceSession, TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
-from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
+from dataflow_assets.sdk.polling import PolledSqlSession
+from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, Selection
+from dataflow_assets.sdk.types.table import ListsTypes
 
 
 class MysqlSource(MysqlSourceOptions, ListsTypes):

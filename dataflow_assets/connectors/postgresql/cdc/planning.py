@@ -26,7 +26,7 @@ from dataflow_assets.connectors.postgresql.cdc.snapshot import check_readable
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.errors import PostgresqlFailure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
-from dataflow_assets.contracts import Limit, Positions, Span
+from dataflow_assets.contracts import PARTS, Limit, Positions, Span
 from dataflow_assets.errors import PermanentError
 
 log = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ class Planning:
             self._idle.note_move()
             return self._stretch(replace(at, lsn=looked), looked, end)
         size = max(1, _bytes(limit))
-        bounds = self._idle.bounds(begin, seen.first, size, limit.stretches, end)
+        bounds = self._idle.bounds(begin, seen.first, size, stretches(limit), end)
         return self._stretches(at, bounds, end)
 
     def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
@@ -279,3 +279,15 @@ class Planning:
 
 def _bytes(limit: Limit) -> int:
     return min(limit.bytes, limit.records * RECORD_BYTES)
+
+
+def stretches(limit: Limit) -> int:
+    """Returns how many slices that follow one another may be one span, each of this size.
+
+    `PARTS`, and for a flow that allows less than the default as many as it has room for: all of
+    them together hold no more than it allows.
+    """
+    most, default = limit.declared or limit, Limit()
+    if most.records >= default.records and most.bytes >= default.bytes:
+        return PARTS
+    return max(1, min(PARTS, most.records // limit.records, most.bytes // limit.bytes))

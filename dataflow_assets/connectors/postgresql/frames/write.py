@@ -87,6 +87,7 @@ def write(  # noqa: PLR0913 - as `TableFrames.write`, and how its sink encodes r
             move.run(link, attempts)
         finally:
             with suppress(PostgresqlFailure):
+                link.execute("ROLLBACK")  # in a transaction that failed nothing can be dropped
                 link.execute(f"DROP TABLE IF EXISTS {beside.name}")
     return rows
 

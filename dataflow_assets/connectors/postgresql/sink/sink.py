@@ -23,7 +23,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
-    MakesColumns,
     PeeksTogether,
     Run,
     SinkSession,
@@ -35,6 +34,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.sink.slice_commit import SliceWriter
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+from dataflow_assets.sdk.types.table import MakesColumns
 from dataflow_assets.secrets import Fills, SecretRef
 
 
@@ -55,14 +55,9 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink, MakesColumns, PeeksTogeth
 
     @override
     @classmethod
-    def keeps_type(cls, column: pa.Field) -> bool:
-        """True: where the target's database has the type, the table gets it."""
-        return True
-
-    @override
-    @classmethod
-    def stored_type(cls, column: pa.Field) -> str:
-        return of_column(column).lower()
+    def stored_type(cls, column: pa.Field, *, own: bool = False) -> str | None:
+        """Returns None for PostgreSQL's own: a table gets the type where its database has it."""
+        return None if own else of_column(column).lower()
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:

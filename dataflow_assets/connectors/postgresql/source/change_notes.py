@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn
-from dataflow_assets.sdk.polling import PolledPosition, ticks
-from dataflow_assets.sdk.sql_table import PolledSqlTable
+from dataflow_assets.sdk.sql_table import PolledSqlTable, ticks
+from dataflow_assets.sdk.sql_table.positions import PolledPosition
 
 _INDEXED = """
 SELECT EXISTS (

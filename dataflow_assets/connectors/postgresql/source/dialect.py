@@ -14,8 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import quote
 from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn
-from dataflow_assets.sdk.polling import ticks
-from dataflow_assets.sdk.sql_table import Binds, SqlDialect
+from dataflow_assets.sdk.sql_table import Binds, SqlDialect, ticks
 
 # A time without zone is that of the server's own zone, whichever zone the session has.
 NAIVE = frozenset({"timestamp", "date"})

@@ -18,8 +18,8 @@ from dataflow_assets.connectors.postgresql.source.dialect import (
 )
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, describe
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import Pair, PolledPosition, Rows, moment
 from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable
+from dataflow_assets.sdk.sql_table.positions import Pair, PolledPosition, Rows, moment
 
 COUNTED = 10_000  # rows up to which they are counted; beyond that they are estimated
 _DIGITS = 6  # of a second

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import qualified_name
+from dataflow_assets.connectors.postgresql.client import lock_name, qualified_name
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.connectors.postgresql.source.polled import (
@@ -51,7 +51,10 @@ class PostgresqlSourceSession(PolledSession):
                 place = qualified_name(*self._source.place())
                 ((there,),) = link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
                 if not there:
+                    link.execute("BEGIN")
+                    lock_name(link, ".".join(self._source.place()))
                     link.execute(_MAKE.format(place=place))
+                    link.execute("COMMIT")
             database, oid = identity(link, self._source)
             if oid is None and not self._source.query:
                 raise missing_table_error(link, self._source)

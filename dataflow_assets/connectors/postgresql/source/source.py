@@ -20,9 +20,9 @@ from dataflow_assets.connectors.postgresql.source.relation import TIMES, Relatio
 from dataflow_assets.connectors.postgresql.source.session import PostgresqlSourceSession
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, type_rows
 from dataflow_assets.contracts import TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
 from dataflow_assets.sdk.sql_table import Binds, Selection
-from dataflow_assets.sdk.sql_table.source import metadata_selection
+from dataflow_assets.sdk.sql_table.relation import metadata_selection
+from dataflow_assets.sdk.types.table import ListsTypes
 
 
 class PostgresqlSource(PostgresqlSourceOptions, ListsTypes):

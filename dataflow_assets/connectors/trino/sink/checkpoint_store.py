@@ -35,7 +35,7 @@ from dataflow_assets.contracts import Receipt, Run, Target
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.server_failure import Fault, translate_errors
-from dataflow_assets.sdk.sink.checkpoint_store import SpanCheckpointStore, StateChange
+from dataflow_assets.sdk.sink.checkpoint_store import CheckpointStore, StateChange
 from dataflow_assets.sdk.sink.state import BranchState, check_owner
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _REPEATED = (
 )
 
 
-class TrinoCheckpoints(SpanCheckpointStore):
+class TrinoCheckpoints(CheckpointStore):
     """The state is a row of a table, which the statement that stores rows asks whether it may."""
 
     system: ClassVar = "trino"

@@ -15,7 +15,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
-    MakesColumns,
     PeeksTogether,
     Run,
     SinkSession,
@@ -26,6 +25,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+from dataflow_assets.sdk.types.table import MakesColumns
 
 
 class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
@@ -49,7 +49,7 @@ class TrinoSink(TrinoSinkOptions, FrameSink, MakesColumns, PeeksTogether):
 
     @override
     @classmethod
-    def stored_type(cls, column: pa.Field) -> str:
+    def stored_type(cls, column: pa.Field, *, own: bool = False) -> str | None:
         return types.declaration(column)
 
     @override

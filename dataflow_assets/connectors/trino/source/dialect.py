@@ -10,8 +10,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.trino.client import quote
 from dataflow_assets.connectors.trino.encode import typed_value
 from dataflow_assets.connectors.trino.source.relation import TrinoColumn
-from dataflow_assets.sdk.polling import ticks
-from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation
+from dataflow_assets.sdk.sql_table import Binds, SqlDialect, SqlRelation, ticks
 
 Relation: TypeAlias = SqlRelation[TrinoColumn]
 

@@ -17,8 +17,9 @@ from dataflow_assets.connectors.trino.source.dialect import TrinoDialect
 from dataflow_assets.connectors.trino.source.relation import TrinoColumn, describe, place_of
 from dataflow_assets.connectors.trino.table.table import Column, find
 from dataflow_assets.contracts import Slice, SourceSession, TypeRow
-from dataflow_assets.contracts.declared import ListsTypes
-from dataflow_assets.sdk.sql_table import Binds, PolledSqlSession, PolledSqlTable, Selection
+from dataflow_assets.sdk.polling import PolledSqlSession
+from dataflow_assets.sdk.sql_table import Binds, PolledSqlTable, Selection
+from dataflow_assets.sdk.types.table import ListsTypes
 
 
 class TrinoSource(TrinoSourceOptions, ListsTypes):

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.values import ValueReader
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
+from dataflow_assets.formats.message_format import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.languages.justone.messages.column_reader import (
     UNFIT,
     Cells,

@@ -23,9 +23,10 @@ from dataflow_assets.connectors.postgresql.sink.session import (
 )
 from dataflow_assets.connectors.postgresql.table.column import PARSED, TYPE, PostgresqlColumn
 from dataflow_assets.connectors.postgresql.table.table import DRIVER, PostgresqlTable
-from dataflow_assets.contracts import Positions, Run, TakesOver, Target
+from dataflow_assets.contracts import Positions, Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.justone.postgresql import state_table
+from dataflow_assets.languages.promises import TakesOver
 from dataflow_assets.sdk.server_failure import translate_errors
 
 _AS_TEXT = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb"})

@@ -6,9 +6,10 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.pool import lend
 from dataflow_assets.connectors.postgresql.sink.sink import LoginSink
-from dataflow_assets.contracts import Positions, Run, ShowsInheritance, SinkSession, Target
+from dataflow_assets.contracts import Positions, Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.languages.justone.postgresql.session import JustOneSession
+from dataflow_assets.languages.promises import ShowsInheritance
 from dataflow_assets.sdk.server_failure import translate_errors
 
 

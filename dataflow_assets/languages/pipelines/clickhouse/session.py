@@ -10,18 +10,11 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseRejected
 from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
-from dataflow_assets.contracts import (
-    Checkpoint,
-    NotesEnd,
-    Receipt,
-    Run,
-    SourceSession,
-    Span,
-    Target,
-)
+from dataflow_assets.contracts import Checkpoint, Receipt, Run, SourceSession, Span, Target
 from dataflow_assets.languages.pipelines.clickhouse import monitoring, views
 from dataflow_assets.languages.pipelines.clickhouse.monitoring import ClickhouseMonitor
 from dataflow_assets.languages.pipelines.views import kind_and_message, noting
+from dataflow_assets.languages.promises import NotesEnd
 
 
 class ClickhousePipelineSession(ClickhouseSinkSession, NotesEnd):

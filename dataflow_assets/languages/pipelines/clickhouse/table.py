@@ -35,7 +35,9 @@ def prepare(client: Client, place: tuple[str, str], table: PipelineTable) -> Non
                 raise column.differs(place)
             continue
         with failing():
-            client.command(f"ALTER TABLE {quote(*place)} ADD COLUMN {_declaration(column)}")
+            client.command(
+                f"ALTER TABLE {quote(*place)} ADD COLUMN IF NOT EXISTS {_declaration(column)}"
+            )
     for statement in index_statements(place, table):
         with failing():
             client.command(statement)

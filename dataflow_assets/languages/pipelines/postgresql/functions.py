@@ -6,7 +6,9 @@ them fails: a value that is none of what is asked for is null.
 
 from __future__ import annotations
 
-from dataflow_assets.connectors.postgresql.client import Link, quote
+from collections.abc import Iterator
+
+from dataflow_assets.connectors.postgresql.client import Link, lock_name, quote
 
 _FORMS = {"json": "jsonb", "string": "text", "double": "float8", "bigint": "bigint"}
 _NUMBER = r"^\s*[+-]?(\d{1,255}\.?\d{0,255}|\.\d{1,255})([eE][+-]?\d{1,3})?\s*$"
@@ -65,13 +67,22 @@ _BODY = "SELECT prosrc FROM pg_proc WHERE oid = to_regprocedure($1::text)"
 
 
 def prepare(link: Link, schema: str) -> None:
-    """Makes the functions that are missing or have another body; in the caller's transaction."""
+    """Makes the functions that are missing or have another body; in the caller's transaction.
+
+    Pipelines that open at once would each find them missing: they wait for each other.
+    """
+    if any(_replacements(link, schema)):
+        lock_name(link, f"{schema}.dataflow_number")
+        for statement in _replacements(link, schema):
+            link.execute(statement)
+
+
+def _replacements(link: Link, schema: str) -> Iterator[str]:
     for signature, statement in _statements().items():
         text = statement.replace("{s}", quote(schema)).replace("{{}}", "{}")
-        if [text.split("$$")[1]] != [
-            body for (body,) in link.execute(_BODY, f"{quote(schema)}.{signature}")
-        ]:
-            link.execute(f"CREATE OR REPLACE FUNCTION {quote(schema)}.{text}")
+        stored = link.execute(_BODY, f"{quote(schema)}.{signature}")
+        if [(text.split("$$")[1],)] != [tuple(row) for row in stored]:
+            yield f"CREATE OR REPLACE FUNCTION {quote(schema)}.{text}"
 
 
 def _statements() -> dict[str, str]:

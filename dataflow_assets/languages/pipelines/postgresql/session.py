@@ -9,17 +9,10 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import (
-    Checkpoint,
-    NotesEnd,
-    Receipt,
-    Run,
-    SourceSession,
-    Span,
-    Target,
-)
+from dataflow_assets.contracts import Checkpoint, Receipt, Run, SourceSession, Span, Target
 from dataflow_assets.languages.pipelines.postgresql.monitoring import PostgresqlMonitor
 from dataflow_assets.languages.pipelines.views import kind_and_message, noting
+from dataflow_assets.languages.promises import NotesEnd
 
 
 class PostgresqlPipelineSession(PostgresqlSinkSession, NotesEnd):

@@ -23,9 +23,10 @@ from dataflow_assets.contracts import (
     fold_parts,
     utc_now,
 )
-from dataflow_assets.contracts.capabilities import PreparesSpans, RewindsTargets, TakesOverPositions
+from dataflow_assets.contracts.capabilities import TakesOverPositions
 from dataflow_assets.contracts.looking import EndsOfMany, Peeks
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.languages.promises import PreparesSpans, RewindsTargets
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.state.compute import Computation, folder_of, looked_at, store
 from dataflow_assets.languages.sql.state.driver import Cache, Limits, QueryDriver

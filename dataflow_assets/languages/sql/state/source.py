@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import Address, PartSlice, Slice, SourceSession, SourceTraits
-from dataflow_assets.contracts.declared import ChecksKeys
 from dataflow_assets.contracts.reading import ReadsParts
+from dataflow_assets.languages.promises import ChecksKeys
 from dataflow_assets.languages.sql.state.options import ViewSourceOptions
 from dataflow_assets.languages.sql.state.output import METADATA_KEYS
 from dataflow_assets.languages.sql.state.target_keys import check, narrow

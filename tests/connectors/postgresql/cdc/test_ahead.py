@@ -17,6 +17,7 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.cdc import peeked, read, read_ahead, slot
 from dataflow_assets.connectors.postgresql.cdc.peeked import Peeked
+from dataflow_assets.connectors.postgresql.cdc.planning import stretches
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump_part
 from dataflow_assets.connectors.postgresql.cdc.read import CdcStream
 from dataflow_assets.connectors.postgresql.cdc.read_ahead import ReadAhead
@@ -218,13 +219,13 @@ def test_a_lower_limit_holds_for_all_stretches_together(table: Followed) -> None
 
 def test_how_many_stretches_a_limit_has_room_for() -> None:
     default = Limit()
-    assert default.stretches == PARTS
-    assert Limit(2 * default.records, 2 * default.bytes).stretches == PARTS
-    assert Limit(100, 1_000, declared=default).stretches == PARTS
-    assert Limit(bytes=default.bytes - 1).stretches == 1
-    assert Limit(records=default.records - 1).stretches == 1
-    assert Limit(100, 1_000, declared=Limit(250, default.bytes)).stretches == 2
-    assert Limit(100, 1_000, declared=Limit(bytes=99_000)).stretches == PARTS
+    assert stretches(default) == PARTS
+    assert stretches(Limit(2 * default.records, 2 * default.bytes)) == PARTS
+    assert stretches(Limit(100, 1_000, declared=default)) == PARTS
+    assert stretches(Limit(bytes=default.bytes - 1)) == 1
+    assert stretches(Limit(records=default.records - 1)) == 1
+    assert stretches(Limit(100, 1_000, declared=Limit(250, default.bytes))) == 2
+    assert stretches(Limit(100, 1_000, declared=Limit(bytes=99_000))) == PARTS
 
 
 def test_messages_are_read_before_they_are_asked_for(

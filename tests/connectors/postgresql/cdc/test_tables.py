@@ -25,7 +25,6 @@ from dataflow_assets.contracts import (
     Run,
     lasting,
     local_now,
-    shape_of,
     system_name,
 )
 from dataflow_assets.errors import PermanentError
@@ -36,6 +35,7 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs import open_branches, reset
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
+from dataflow_assets.sdk.raw_mode import shape_of
 from dataflow_assets.transforms.router import Router
 from tests.connectors.postgresql.cdc.followed import UPSERTED, Followed, tuples
 from tests.connectors.postgresql.cdc.test_ahead import planned

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.contracts import StoredSchema
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
+from dataflow_assets.formats.message_format import StoredSchema
 from dataflow_assets.languages.sql.engine.bytes.messages import SqlFormat
 from dataflow_assets.languages.sql.engine.function import Environment
 from dataflow_assets.languages.sql.engine.window_rows import WindowArrivals

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
+from dataflow_assets.formats.message_format import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.languages.sql.engine.bytes.avro_schemas import schema_of
 from dataflow_assets.languages.sql.engine.bytes.csv import Cells, splitter

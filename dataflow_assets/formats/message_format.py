@@ -1,4 +1,4 @@
-"""What the bodies of messages are written in, where that is not JSON."""
+"""The format that bodies of messages are written in, where that is not JSON."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def moment_of(nanoseconds: int) -> datetime:
 def waiting(column: str, width: int, otherwise: str) -> Iterator[str]:
     """For people: that rows wait for so long that somebody may miss them; how they need not.
 
-    Called on the driver by a connector's `Polled.notes`.
+    Called on the driver by a connector's `PolledSqlTable.notes`.
 
     Args:
         column: its name.
@@ -119,7 +119,7 @@ def waiting(column: str, width: int, otherwise: str) -> Iterator[str]:
 def ties(column: str, kind: str, order: str) -> str:
     """For people: why rows may be missed where no clock tells that a value is complete.
 
-    Called on the driver by a connector's `Polled.notes`.
+    Called on the driver by a connector's `PolledSqlTable.notes`.
 
     Args:
         column: the name of the change column.

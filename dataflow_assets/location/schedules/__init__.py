@@ -1,0 +1,1 @@
+"""Schedules of flows: the ticks of `DataFlowCron` manifests."""

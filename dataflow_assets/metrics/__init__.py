@@ -1,0 +1,1 @@
+"""Metrics of flows: declared, recorded, kept, and shown to Prometheus."""
