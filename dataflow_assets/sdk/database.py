@@ -98,6 +98,12 @@ class NamedTable(Connector):
                 f"table {self.address()} was replaced by another one of its name while the flow ran"
             )
 
+    def altered_error(self) -> TransientError:
+        """The error where columns changed under a run, whose values are made for the old ones."""
+        return TransientError(
+            f"table {self.address()} was altered while the flow ran: its columns are read again"
+        )
+
     def dropped_error(self) -> PermanentError:
         """The error where the table went away under a run. Secrets must be resolved."""
         return PermanentError(

@@ -74,7 +74,8 @@ class SqlColumn(ABC):
         numbers = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_floating)
         if kind == Kind.NUMERIC or any(is_number(arrow) for is_number in numbers):
             return "numbers"
-        return f"values like {self.type_name}" if kind == Kind.TEXT else kind or str(arrow)
+        bare = self.type_name.partition("(")[0]  # members and lengths come and go
+        return f"values like {bare}" if kind == Kind.TEXT else kind or str(arrow)
 
     @abstractmethod
     def text(self, expression: str) -> str:

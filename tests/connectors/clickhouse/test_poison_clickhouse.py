@@ -85,6 +85,25 @@ def test_a_record_that_a_materialized_view_refuses(place: Place, view: str) -> N
     assert outcome(place) == ([1, 2, 3], [1])
 
 
+def test_a_view_that_is_made_under_a_run_is_noticed_before_anything_is_stored(
+    place: Place,
+) -> None:
+    """Else the rows were in the table before the view fails, and in the view never."""
+    place.make("id Int64")
+    session = store(place.sink(), ids([5]))
+    place.run("create table seen (id Int64, v Int64) engine = MergeTree order by id")
+    place.run(
+        "create materialized view watch to seen as select id, intDiv(10, id) as v from orders"
+    )
+    with pytest.raises(TransientError, match="was altered while the flow ran"):
+        store(place.sink(), ids([1, 0, 2]), session=session)
+    session.close()
+    assert place.rows("id") == [(5,)]
+    store(place.sink(), ids([1, 0, 2]))
+    assert outcome(place) == ([1, 2, 5], [2])
+    assert [row[0] for row in place.rows("id", table="watch")] == [1, 2]
+
+
 def test_a_view_that_refuses_every_record_stops_before_anything_is_stored(place: Place) -> None:
     place.make("id Int64")
     place.run(

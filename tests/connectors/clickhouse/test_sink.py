@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import clickhouse_connect
@@ -542,3 +543,39 @@ def test_parts_of_reads_long_past_are_pruned_too(
     start(place.sink())
     assert place.run("select count(), any(kind) from dataflow_ledger") == [(1, "head")]
     assert place.rows("id") == [(0,), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value", "other"),
+    [
+        ("Int64", "Int32", 2**40, "0"),
+        ("Int32", "UInt32", -5, "4294967291"),
+        ("Decimal(18, 4)", "Decimal(18, 2)", Decimal("1.2345"), "1.23"),
+        ("Float64", "Int64", 1.75, "1"),
+    ],
+)
+def test_a_column_that_gets_another_type_under_a_run_is_read_again(
+    place: Place, before: str, after: str, value: object, other: str
+) -> None:
+    """ClickHouse would store `other` without a word."""
+    place.make(f"id Int64, v {before}")
+    sink = place.sink()
+    session = store(sink, [{"id": 1, "v": 0}])
+    place.run(f"alter table orders modify column v {after}")
+    with pytest.raises(TransientError, match="was altered while the flow ran: its columns are"):
+        store(sink, [{"id": 2, "v": value}], session=session)
+    session.close()
+    store(sink, [{"id": 3, "v": 3}])
+    assert place.rows("id, toString(v)") == [(1, "0"), (3, "3")], other
+
+
+def test_a_column_that_is_added_under_a_run_is_filled_from_then_on(place: Place) -> None:
+    place.make("id Int64")
+    sink = place.sink()
+    session = store(sink, [{"id": 1}])
+    place.run("alter table orders add column v Int64")
+    with pytest.raises(TransientError, match="was altered while the flow ran"):
+        store(sink, [{"id": 2}], session=session)
+    session.close()
+    store(sink, [{"id": 2, "v": 5}])
+    assert place.rows() == [(1, 0), (2, 5)]

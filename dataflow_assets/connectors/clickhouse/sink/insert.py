@@ -44,6 +44,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The column that is filled with the chunk's version."""
     deleted: str | None
     """The column that says whether the row is a deletion."""
+    column_types: Mapping[str, str]
+    """Of all columns of the table: values are made for these."""
     views: bool = False
     """Materialized views read what is inserted: where one fails, the rows are in the table."""
 

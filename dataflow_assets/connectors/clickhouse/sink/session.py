@@ -216,7 +216,8 @@ class ClickhouseSinkSession(SinkSession):
         if table is None or schema is None:
             raise self._sink.no_table()
         partitioned, marks = bool(table.partition_key), (upsert.version, upsert.deleted)
-        facts = Facts(table.uuid, self._at, partitioned, table.is_replicated, *marks, table.viewed)
+        kept = partitioned, table.is_replicated, *marks, table.column_types, table.viewed
+        facts = Facts(table.uuid, self._at, *kept)
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._state.head.reading)
         return Ticket(target, self._run, self._branch.epoch, facts.into(schema), failpoint)

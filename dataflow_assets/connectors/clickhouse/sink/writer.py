@@ -31,6 +31,7 @@ from dataflow_assets.connectors.clickhouse.sink.kept_values import Filled, fill_
 from dataflow_assets.connectors.clickhouse.sink.stored_rows import StoredRows
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, ClickhousePartition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
+from dataflow_assets.connectors.clickhouse.table.table import look_again
 from dataflow_assets.contracts import Chunk, Rejection, Slice, Ticket, Totals
 from dataflow_assets.records.decoding import decode_json
 from dataflow_assets.sdk.refused_rows import SuspectRows
@@ -95,6 +96,7 @@ class ClickhouseSliceStore(SliceStore):
         known, position = chunks.partition, chunks.partition.position
         if isinstance(seen, int) and isinstance(position, int) and chunks.short(seen):
             return SliceCommit(position, staged=(ClickhouseCommitted(known, seen).dump(),))
+        self._check_altered()  # before the chunk is recorded, which must be inserted as it is
         chunks.commit(seen, self._rows(), self._facts.at)
         staged = (ClickhouseCommitted(chunks.partition).dump(),)
         return replace(commit.refuse(self._refused), staged=staged)
@@ -108,6 +110,17 @@ class ClickhouseSliceStore(SliceStore):
     @override
     def errors(self) -> AbstractContextManager[None]:
         return translate_errors(f"writing to {self._sink.address()}")
+
+    def _check_altered(self) -> None:
+        """Raises TransientError where columns were altered: -5 in UInt32 would be 4294967291.
+
+        Also where the first view came: its failures leave rows in the table. Of a column that is
+        gone the INSERT says so.
+        """
+        known, facts = self._facts.column_types, self._facts
+        types, viewed = look_again(self._session(), *self._sink.place())
+        if types.keys() >= known.keys() and (types, viewed) != (known, facts.views):
+            raise self._sink.altered_error()
 
     def _rows(self) -> ClickhouseRows:
         return ClickhouseRows(self._digest, self._insert)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +28,12 @@ FROM system.tables WHERE database = {d:String} AND name = {t:String}
 _COLUMNS = """
 SELECT name, type, default_kind, default_expression, comment, is_in_partition_key
 FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position
+"""
+_LOOK = """
+SELECT name, concat(type, ' ', default_kind),
+    (SELECT notEmpty(dependencies_table) FROM system.tables
+     WHERE database = {d:String} AND name = {t:String})
+FROM system.columns WHERE database = {d:String} AND table = {t:String}
 """
 _EXACT = frozenset({"String", "Enum", "Enum8", "Enum16", "Int128", "Int256", "UInt128", "UInt256"})
 """Types that travel as text, and store texts that differ as values that differ."""
@@ -118,6 +124,11 @@ class ClickhouseTable:
     def names(self) -> frozenset[str]:
         return frozenset(column.name for column in self.columns)
 
+    @cached_property
+    def column_types(self) -> Mapping[str, str]:
+        """Returns the type of each column, with how it is filled where a record lacks it."""
+        return {one.name: f"{one.type} {one.default_kind}" for one in self.columns}
+
     def schema(self, key: tuple[str, ...], filled: frozenset[str]) -> pa.Schema:
         """The columns that records fill; `filled`: those that the sink fills."""
         fields = [c.field() for c in self.columns if c.takes_values and c.name not in filled]
@@ -155,6 +166,12 @@ class ClickhouseTable:
         setting = "replicated_deduplication_window" if self.is_replicated else _PLAIN
         place = quote(self.database, self.name)
         return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
+
+
+def look_again(client: Client, database: str, name: str) -> tuple[dict[str, str], bool]:
+    """Returns `column_types` and `viewed` as of now; none for no table. Raises Failure."""
+    columns = query_rows(client, _LOOK, {"d": database, "t": name})
+    return {column: kind for column, kind, _ in columns}, any(one[-1] for one in columns)
 
 
 def find(client: Client, database: str, name: str) -> ClickhouseTable | None:

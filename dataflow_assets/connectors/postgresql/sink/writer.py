@@ -30,7 +30,6 @@ from dataflow_assets.contracts import (
     Slice,
     Ticket,
 )
-from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.server_failure import ServerFailure
 from dataflow_assets.sdk.sink.decide import check_planned, check_recorded
@@ -125,10 +124,7 @@ class PostgresqlSliceStore(SliceStore):
         schema = self._ticket.schema
         self._sink.check_table(oid, table.oid_of(schema))
         if shape != table.shape_of(schema):
-            raise TransientError(
-                f"table {self._sink.address()} was altered while the flow ran: its columns are "
-                "read again"
-            )
+            raise self._sink.altered_error()
 
     def _beside(self, found: Sequence[Rejection]) -> None:
         rows = [rejected_row(self._ticket.target, self._piece, one) for one in found]
