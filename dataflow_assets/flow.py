@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,9 +18,11 @@ from dataflow_assets.contracts import (
     Source,
     Target,
     shape_of,
+    utc_now,
 )
 from dataflow_assets.contracts.declared import FormatsMessages
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Lookup, Secrets
 
@@ -94,6 +97,7 @@ class Flow:
     line: int = 1
     hash: str = ""
     suspended: bool = False
+    maintenance: MaintenanceWindow | None = None
     source_connection: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +116,12 @@ class Flow:
         """The flow's name in Dagster; the namespace is left out where it is `default`."""
         space = "" if self.namespace == "default" else f"{self.namespace}__"
         return mangle(f"{space}{self.name}")
+
+    def pause_reason(self, at: datetime | None = None) -> str:
+        """Returns why it must not run at this time, or now; empty where it may."""
+        if self.suspended:
+            return f"suspended in its manifest ({self.file}:{self.line})"
+        return self.maintenance.reason(at or utc_now()) if self.maintenance else ""
 
     @property
     def owners(self) -> tuple[str, ...]:

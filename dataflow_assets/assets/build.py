@@ -147,10 +147,8 @@ def _body(
 ) -> Iterator[Any]:
     """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
     flow, runs = nodes[0].flow, Runs(context.instance, nodes[0].flow)
-    if flow.suspended:
-        yield from _skip(
-            nodes, context, f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
-        )
+    if pause := flow.pause_reason():
+        yield from _skip(nodes, context, f"flow {flow.id} is {pause}: nothing is read or written")
         return
     with runs.driving(context.run.run_id):
         if other := runs.other(context.run.run_id):

@@ -71,6 +71,7 @@ class Draining:
             stopping.first(
                 switches.switched_off(context.instance, self._flow, context.run),
                 stopping.manifest_changed(self._flow),
+                self._flow.pause_reason,
             ),
         )
         self._reports = drain(self._flow, spark, request)

@@ -45,7 +45,7 @@ def drivable(flow: Flow) -> bool:
 
     Asked of each flow by the run of a lane, and by the sensor `ingest`.
     """
-    return flow.source.traits.incremental and not flow.suspended
+    return flow.source.traits.incremental and not flow.pause_reason()
 
 
 class LaneFlows:
@@ -281,6 +281,8 @@ def _reason_out(flow: Flow, lane: str, on: Collection[str]) -> str:
     """Why the lane must not drive a flow that has a manifest; empty where it may."""
     if flow.suspended:
         return _SUSPENDED
+    if pause := flow.pause_reason():
+        return pause
     if not drivable(flow):
         return "it has runs of its own now"
     if flow.lane != lane:

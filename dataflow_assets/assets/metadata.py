@@ -25,6 +25,7 @@ from dataflow_assets.sdk.database import join
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
 STATE = "state"
+PAUSE = "paused"
 LOG = "log"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
@@ -77,6 +78,7 @@ def flow_metadata(node: AssetNode) -> dict[str, Any]:
         },
         **_rejects(flow),
         **({"suspended": True} if flow.suspended else {}),
+        **({"maintenance_window": str(flow.maintenance)} if flow.maintenance else {}),
     }
 
 
@@ -111,6 +113,8 @@ def description(node: AssetNode, graph: Graph) -> str:
     lines = [f"{' -> '.join(ends)}, {mode}. Flow `{flow.id}`."]
     if flow.suspended:
         lines.append("**Suspended** in its manifest: no run will read until that is removed.")
+    elif flow.maintenance:
+        lines.append(f"It pauses in its maintenance window, {flow.maintenance}.")
     if node.source is None:
         lines.append(
             f"It also reads `{uri(flow.source_address)}`, which is made from this table: Dagster's "

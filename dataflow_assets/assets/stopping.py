@@ -16,6 +16,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 
 Reason = Callable[[], str | None]
+"""Why a run is to end now; nothing, or no text, where it may go on."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

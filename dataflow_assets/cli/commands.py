@@ -65,7 +65,8 @@ def run(asked: Namespace) -> int:
     from dataflow_assets.spark.session import Spark, SparkSettings
 
     loaded = load(asked.paths)
-    flows = selection.to_run(loaded, asked.flow)
+    waits = asked.seconds is not None and asked.until is None
+    flows = selection.to_run(loaded, asked.flow, waits=waits)
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
     outcomes: list[running.FlowOutcome] = []
@@ -81,7 +82,8 @@ def run(asked: Namespace) -> int:
     for error in failed if asked.verbose else ():
         err(trace(error, loaded.flows))
     incomplete = not asked.flow and bool(loaded.findings)
-    return 1 if failed or incomplete else stop.code
+    held = any(outcome.outcome == "stopped" for outcome in outcomes)
+    return 1 if failed or incomplete else stop.code or int(held)
 
 
 def status(asked: Namespace) -> int:

@@ -50,10 +50,11 @@ def replay(asked: Namespace) -> int:
         finally:
             spark.close()
     message = sentence(error, [flow]) if error else None
-    shown.close(done, "failed" if message else "stopped" if stop() else "done", message)
+    stopped = stop() or flow.pause_reason()
+    shown.close(done, stopped, message)
     if error and asked.verbose:
         err(trace(error, [flow]))
-    return 1 if error else stop.code
+    return 1 if error else stop.code or int(bool(stopped))
 
 
 def _parts(
@@ -65,7 +66,7 @@ def _parts(
         try:
             for part in put_back(flow, spark, Run(), since):
                 parts.put(part)
-                if stop():
+                if stop() or flow.pause_reason():
                     break
         finally:
             parts.put(None)
@@ -94,9 +95,10 @@ class _Display(ABC):
         """Prints a line beside the display: warnings of the engine."""
         err(text)
 
-    def close(self, done: Replayed, outcome: str, error: str | None) -> None:
+    def close(self, done: Replayed, stopped: str, error: str | None) -> None:
+        """Says how it ended: `stopped` is why before its end, where that was asked for."""
         if error is None:
-            ended = "; stopped on request, the next replay goes on" if outcome == "stopped" else ""
+            ended = f"; {stopped}, the next replay goes on" if stopped else ""
             out(f"{self._flow.id}: {done}{ended}")
             return
         before = f"; before that, {done}" if done.entries else ""
@@ -137,9 +139,9 @@ class _Terminal(_Display):
         self._status.console.print(text, markup=False, highlight=False)
 
     @override
-    def close(self, done: Replayed, outcome: str, error: str | None) -> None:
+    def close(self, done: Replayed, stopped: str, error: str | None) -> None:
         self._status.stop()
-        super().close(done, outcome, error)
+        super().close(done, stopped, error)
 
 
 class _Json(_Display):
@@ -150,7 +152,8 @@ class _Json(_Display):
         out(json.dumps(self._figures(done)))
 
     @override
-    def close(self, done: Replayed, outcome: str, error: str | None) -> None:
+    def close(self, done: Replayed, stopped: str, error: str | None) -> None:
+        outcome = "failed" if error else "stopped" if stopped else "done"
         out(json.dumps({"outcome": outcome, "error": error, **self._figures(done)}))
 
     def _figures(self, done: Replayed) -> dict[str, Any]:

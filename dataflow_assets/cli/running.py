@@ -2,7 +2,7 @@
 
 Draining goes flow by flow, in the order of their names; flows that stay on for a while are one lane
 (dataflow_assets/lanes), for the second one would otherwise never begin. A failing flow does not
-stop the others.
+stop the others. In its maintenance window a flow of a lane pauses, and a drain ends.
 
 The first SIGINT or SIGTERM asks every run to end after its micro-batch, the second abandons it:
 what was committed stays, the rest is read again by the next run.
@@ -10,18 +10,21 @@ what was committed stays, the rest is read again by the next run.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataflow_assets.contracts import Run, Totals
+from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Left
 from dataflow_assets.lanes.lane import Lane
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 Ending = Literal["done", "stopped", "failed"]
 STOPPED = (signal.SIGINT, signal.SIGTERM)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,17 +110,25 @@ def _as_lane(
         return stop() or ("its time is up" if time.monotonic() >= end else None)
 
     lane = Lane(spark, replace(request, run=Run()))
-    for event in lane.drive(lambda: [one.flow for one in running.values()], over):
+    for event in lane.drive(partial(_awake, running), over):
         if isinstance(event, Report):
             running[event.flow].add(event)
         if isinstance(event, Began | Report):
             yield event
+        elif isinstance(event, Left | Ended) and running[event.flow.id].goes_on(event):
+            lane.take_back(event.flow)
         elif isinstance(event, Left):
             yield running.pop(event.flow.id).outcome("failed", event.error)
         elif isinstance(event, Ended):
             yield running.pop(event.flow.id).outcome("stopped" if stop() else "done")
     for one in running.values():  # the lane was asked to end before they began
         yield one.outcome("stopped" if stop() else "done")
+
+
+def _awake(running: Mapping[str, _Running]) -> list[Flow]:
+    for one in running.values():
+        one.note_pause()
+    return [one.flow for one in running.values() if not one.pause]
 
 
 def _each(
@@ -127,8 +140,8 @@ def _each(
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="flow")
     try:
         for flow in flows:
-            own = replace(request, run=Run(), stop=stop)
-            pool.submit(_drain, flow, spark, own, stop, events.put)
+            own = replace(request, run=Run(), stop=partial(_why_to_stop, flow, stop))
+            pool.submit(_drain, flow, spark, own, events.put)
         while waiting:
             event = take(events)
             waiting -= isinstance(event, FlowOutcome)
@@ -150,11 +163,11 @@ def _drain(
     flow: Flow,
     spark: Callable[[], SparkSession],
     request: Request,
-    stop: Stop,
     put: Callable[[Event], None],
 ) -> None:
     running = _Running(flow)
-    if stop():
+    if reason := request.stop():
+        running.reason = reason
         put(running.outcome("stopped"))
         return
     put(Began(flow))
@@ -165,7 +178,11 @@ def _drain(
     except BaseException as error:  # noqa: BLE001 (told to whoever asked for the run)
         put(running.outcome("failed", error))
     else:
-        put(running.outcome("stopped" if stop() else "done"))
+        put(running.outcome("stopped" if request.stop() else "done"))
+
+
+def _why_to_stop(flow: Flow, stop: Stop) -> str | None:
+    return stop() or flow.pause_reason() or None
 
 
 class _Running:
@@ -173,17 +190,31 @@ class _Running:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._began, self._totals, self._reason = time.monotonic(), Totals(), ""
+        self.reason = self.pause = ""
+        self._began, self._totals = time.monotonic(), Totals()
         self._commits = 0
 
     def add(self, report: Report) -> None:
         self._totals += report.delta
         self._commits += not report.last
-        self._reason = report.reason or self._reason
+        self.reason = report.reason or self.reason
+
+    def note_pause(self) -> None:
+        """Says when the flow pauses by its manifest, and when it goes on."""
+        before, self.pause = self.pause, self.flow.pause_reason()
+        if self.pause and not before:
+            log.warning("flow %s: pauses, %s; then it goes on", self.flow.id, self.pause)
+        elif before and not self.pause:
+            log.warning("flow %s: its maintenance window has closed: it goes on", self.flow.id)
+
+    def goes_on(self, event: Left | Ended) -> bool:
+        """Returns whether the flow has left the lane for its maintenance window only."""
+        passes = isinstance(event, Ended) or isinstance(event.error, TransientError)
+        return bool(self.pause) and passes
 
     def outcome(self, outcome: Ending, error: BaseException | None = None) -> FlowOutcome:
         seconds = time.monotonic() - self._began
-        reason = self._reason
+        reason = self.pause or self.reason
         if self._commits and not (self._totals.rows or self._totals.rejected):
             reason += "; no record became a row (`dataflow preview` shows why)"
         return FlowOutcome(self.flow, outcome, self._totals, seconds, reason, error)

@@ -37,23 +37,26 @@ def _unknown_flow(loaded: Loaded, name: str) -> str:
     return f"no flow {name}{suggestion or '.'} There is: {', '.join(ids) or 'none'}{hidden}"
 
 
-def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
-    """The chosen flows, or all that are not suspended. Findings elsewhere are only told."""
-    if names:
-        flows = select(loaded, names)
-        say_findings(loaded)
-        if held := [flow.id for flow in flows if flow.suspended]:
-            raise PermanentError(
-                f"{', '.join(held)}: suspended by the manifest, so it must not run"
-            )
-        return flows
+def to_run(loaded: Loaded, names: list[str], *, waits: bool = False) -> list[Flow]:
+    """The chosen flows, or all that may run now. Findings elsewhere are only told.
+
+    `waits`: the run goes on for a while, and begins with a flow when its window has closed.
+    """
+    flows = select(loaded, names) if names else loaded.flows
     say_findings(loaded)
-    if not loaded.flows:
+    if not flows:
         raise PermanentError("no flow to run in these paths: dataflow check says why")
-    for flow in loaded.flows:
-        if flow.suspended:
-            err(f"{flow.id}: left out: suspended by the manifest")
-    return [flow for flow in loaded.flows if not flow.suspended]
+    held = {
+        flow.id: why
+        for flow in flows
+        if (why := flow.pause_reason()) and (flow.suspended or not waits)
+    }
+    if held and names:
+        reasons = "; ".join(f"{name} is {why}" for name, why in held.items())
+        raise PermanentError(f"{reasons}: it must not run")
+    for name, why in held.items():
+        err(f"{name}: left out: {why}")
+    return [flow for flow in flows if flow.id not in held]
 
 
 def say_findings(loaded: Loaded) -> None:

@@ -194,14 +194,14 @@ def _shown_state(answer: Answer, found: Status, driven: Driven) -> str:
 
 def _state(answer: Answer, driven: Driven) -> str:
     state = driven.get(answer.flow.id)
-    if answer.flow.suspended:
+    if answer.flow.pause_reason():
         return "Stopped"
     return "-" if state is None else state.name
 
 
 def _lane(answer: Answer, driven: Driven) -> str:
     state = driven.get(answer.flow.id)
-    return "-" if state is None else state.text
+    return answer.flow.pause_reason() or ("-" if state is None else state.text)
 
 
 def _lag_text(lag: Lag) -> str:
@@ -256,6 +256,7 @@ def _answer(answer: Answer, describe: Describe, driven: Driven) -> dict[str, Any
         "flow": flow.id,
         "source": str(flow.source_address),
         "suspended": flow.suspended,
+        "paused": flow.pause_reason() or None,
         "error": None if answer.error is None else describe(answer.error),
         "state": _state(answer, driven),
         "lane": None if state is None else {"text": state.text, "failing": state.failing},

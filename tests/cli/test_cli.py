@@ -30,6 +30,8 @@ from tests import ROOT
 from tests.conftest import Topics
 from tests.connectors.kafka.impatient import impatient
 from tests.forked import Forked
+from tests.windows import CLOSED, OPEN, REASON, WallClock
+from tests.windows import MANIFEST as WINDOW
 
 FLOW = """\
 apiVersion: dataflow.dataflow.io/v1
@@ -260,9 +262,31 @@ def test_a_suspended_flow_does_not_run(flows: Path, capsys: pytest.CaptureFixtur
     file = flows / "people.yaml"
     file.write_text(file.read_text() + "  maintenance: {suspended: true}\n")
     assert main(["run", str(flows)]) == 0
-    assert "left out: suspended by the manifest" in capsys.readouterr().err
+    assert "default/people: left out: suspended in its manifest (" in capsys.readouterr().err
     assert main(["run", str(flows), "--flow", "people"]) == 1
-    assert "suspended by the manifest, so it must not run" in capsys.readouterr().err
+    assert "people.yaml:1): it must not run" in capsys.readouterr().err
+
+
+def test_a_flow_in_its_window_does_not_run(
+    flows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, clock = flows / "people.yaml", WallClock(monkeypatch, OPEN)
+    file.write_text(file.read_text() + WINDOW)
+    assert main(["run", str(flows)]) == 0
+    assert f"default/people: left out: {REASON}" in capsys.readouterr().err
+    assert main(["run", str(flows), "--flow", "people"]) == 1
+    assert f"default/people is {REASON}: it must not run" in capsys.readouterr().err
+    assert main(["replay", str(flows), "--flow", "people"]) == 1
+    assert f"default/people is {REASON}: it must not run" in capsys.readouterr().err
+    assert main(["status", str(flows)]) == 0
+    assert f"Stopped  {REASON}" in capsys.readouterr().out
+    assert main(["status", str(flows), "--json"]) == 0
+    (flow,) = json.loads(capsys.readouterr().out)["flows"]
+    assert (flow["paused"], flow["suspended"], flow["state"]) == (REASON, False, "Stopped")
+    clock.now = CLOSED
+    assert main(["status", str(flows), "--json"]) == 0
+    (flow,) = json.loads(capsys.readouterr().out)["flows"]
+    assert (flow["paused"], flow["state"]) == (None, "-")
 
 
 @pytest.mark.usefixtures("on_spark")

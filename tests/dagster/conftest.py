@@ -15,6 +15,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.location.sensors.sources import sources
 from tests.connectors.postgresql.cdc.followed import Followed
 from tests.dagster.switch import Switch
+from tests.windows import WallClock
 
 
 @pytest.fixture
@@ -35,6 +36,11 @@ def _empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(_empty_home: Path, tmp_path: Path) -> str:
     """The folder of a new instance on disk, with its tables."""
     return str(shutil.copytree(_empty_home, tmp_path / "dagster"))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
+    return WallClock(monkeypatch)
 
 
 @pytest.fixture

@@ -141,11 +141,11 @@ def test_what_is_right_is_not_marked(validator: Any, name: str) -> None:
 
 
 def test_a_refused_field_says_why(validator: Any) -> None:
-    text = QUIET["what has an effect"] + "  maintenance: {startTime: '2026-01-01T00:00:00Z'}\n"
-    (found,) = documents(text)
+    text = QUIET["what has an effect"].replace("type: kafka", "type: iceberg")
+    (found,) = documents(text.replace("config: {", "config: {query: select 1, ", 1))
     assert not validator.is_valid(found)
-    window = schema()["$defs"]["Maintenance"]["properties"]["startTime"]
-    assert window["errorMessage"].startswith("not supported yet: maintenance windows")
+    query = schema()["$defs"]["IcebergSource"]["properties"]["query"]
+    assert query["errorMessage"].startswith("not supported yet: the DataFlow Operator accepts")
 
 
 def test_keys_have_their_texts() -> None:

@@ -152,7 +152,7 @@ def test_a_failure_tells_what_was_put_back_before(
         noted.append(entries)
         note(self, entries)
 
-    monkeypatch.setattr(MemoryErrors, "replayed", broken)
+    monkeypatch.setattr(MemoryErrors, "mark_replayed", broken)
     rejected.write([-2, -4])
     capsys.readouterr()
     assert rejected.replay() == 1
@@ -160,7 +160,7 @@ def test_a_failure_tells_what_was_put_back_before(
     assert "default/people: failed: unexpected RuntimeError: password=***" in said
     assert "before that, 1 rejected record replayed: 1 stored, 0 rejected again" in said
     assert rejected.ids() == [-4, -2, 1, 3, 5]
-    monkeypatch.setattr(MemoryErrors, "replayed", note)
+    monkeypatch.setattr(MemoryErrors, "mark_replayed", note)
     assert rejected.replay() == 0
     assert "0 stored, 0 rejected again, 1 without a row" in capsys.readouterr().out
     assert rejected.ids() == [-4, -2, 1, 3, 5]
@@ -177,12 +177,12 @@ def test_a_signal_ends_it_after_the_part(
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)  # the main thread hears of it
 
-    monkeypatch.setattr(MemoryErrors, "replayed", signalled)
+    monkeypatch.setattr(MemoryErrors, "mark_replayed", signalled)
     rejected.write([-2, -4])
     assert rejected.replay() == 130
     assert "stopped on request, the next replay goes on" in capsys.readouterr().out
     assert len(rejected.ids()) == 4
-    monkeypatch.setattr(MemoryErrors, "replayed", note)
+    monkeypatch.setattr(MemoryErrors, "mark_replayed", note)
     assert rejected.replay() == 0
     assert rejected.ids() == [-4, -2, 1, 3, 5]
 
@@ -191,7 +191,7 @@ def test_suspended_flows_are_left_alone(case: Case, capsys: pytest.CaptureFixtur
     case.write([])
     case.file.write_text(case.file.read_text() + "  maintenance: {suspended: true}\n")
     assert case.replay() == 1
-    assert "suspended by the manifest" in capsys.readouterr().err
+    assert "is suspended in its manifest" in capsys.readouterr().err
 
 
 ORDERS = """\

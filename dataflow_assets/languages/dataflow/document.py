@@ -207,6 +207,7 @@ def _flow(
         line=document.places[()].line,
         hash=_hash(document.get("spec"), reset),
         suspended=spec.is_suspended,
+        maintenance=spec.maintenance.window,
         source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
         labels=meta.labels,
         annotations=meta.annotations,

@@ -7,11 +7,15 @@ are the connectors' own models.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from dataflow_assets.spec import Addition, Hint, Refused, Spec
+from dataflow_assets.maintenance_window import MaintenanceWindow
+from dataflow_assets.records.times.instant import duration, zone
+from dataflow_assets.spec import Addition, Hint, Requires, Spec
 
 GROUP, STALE_GROUP = "dataflow.dataflow.io", "dataflow.oss.io"
 API_VERSION = f"{GROUP}/v1"
@@ -54,6 +58,31 @@ _Namespace = Annotated[
 _Duration = Annotated[
     str, _of_shape(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0", "a duration such as 30s, 5m or 1h30m")
 ]
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not 1900 <= moment.year < 9000:
+        raise ValueError("must be a time with its offset, such as 2026-01-31T02:00:00+01:00")
+    return moment
+
+
+def _read_by(parse: Callable[[str], object]) -> AfterValidator:
+    """The text stays as it is; `parse` raises ValueError where it cannot be read."""
+
+    def check(value: str) -> str:
+        parse(value)
+        return value
+
+    return AfterValidator(check)
+
+
+_Moment = Annotated[str, _read_by(_moment)]
+_Length = Annotated[str, _read_by(duration)]
+_Zone = Annotated[str, _read_by(zone)]
 
 
 class Metadata(Spec):
@@ -118,24 +147,44 @@ class ErrorSink(End):
     other values the record is in the error sink, and the flow stops at the record all the same."""
 
 
-_WINDOWS = "maintenance windows; `suspended` works, and so does the sensor's switch"
-
-
 class Maintenance(Spec):
-    """Suspends the flow."""
+    """Pauses the flow: by hand, or in a window. In it nothing is read or written."""
 
-    start_time: Annotated[str | None, Refused(_WINDOWS)] = None
-    """RFC 3339: when the window first opens."""
-    duration: Annotated[str | None, Refused(_WINDOWS)] = None
-    """How long it stays open, such as `2h`."""
-    repeat: Annotated[Literal["daily", "weekly", "monthly"] | None, Refused(_WINDOWS)] = None
-    """How often it opens again."""
-    timezone: Annotated[str | None, Refused(_WINDOWS)] = None
-    """IANA name of the zone that the window is meant in."""
-    description: Annotated[str | None, Hint("for readers of the manifest only")] = None
-    """Free text."""
+    start_time: Annotated[_Moment | None, Requires("duration")] = None
+    """When the window first opens, in RFC 3339: `2026-01-31T02:00:00+01:00`."""
+    duration: Annotated[_Length | None, Requires("start_time")] = None
+    """How long it stays open, such as `2h` or `1h30m`, whatever clocks are set to meanwhile."""
+    repeat: Annotated[Literal["daily", "weekly", "monthly"] | None, Requires("start_time")] = None
+    """How often it opens again, at the same wall time of `timezone`. `monthly`: on the same day of
+    the month, or on the last one of a shorter month. Without it the window opens once."""
+    timezone: Annotated[_Zone | None, Requires("start_time")] = None
+    """Name of the IANA time zone whose wall time the window follows; `UTC` without."""
+    description: str | None = None
+    """The name of the window, in each message that says why the flow pauses."""
     suspended: bool = False
-    """`true` suspends the flow. To run, it must be `false`, and the flow's sensor switched on."""
+    """`true` suspends the flow, whatever the window says. To run, it must be `false`, and the
+    flow's sensor switched on."""
+
+    @property
+    def window(self) -> MaintenanceWindow | None:
+        """Returns when the flow pauses by itself."""
+        if self.start_time is None or self.duration is None:
+            return None
+        start, length = _moment(self.start_time), duration(self.duration)
+        zone_of = zone(self.timezone or "UTC")
+        return MaintenanceWindow(start, length, self.repeat, zone_of, self.description or "")
+
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """A description of nothing, an offset that is not the zone's, and a window without end."""
+        window = self.window
+        if window is None:
+            yield "description", "for readers of the manifest only: there is no window"
+            return
+        here = window.first.astimezone(window.zone)
+        if here.utcoffset() != window.first.utcoffset():
+            yield "start_time", f"in {window.zone}, whose time the window follows, that is {here}"
+        if window.is_open(here) and window.next_change(here) is None:
+            yield "duration", "the window never closes: it opens again before it closes"
 
 
 class DataFlowSpec(Spec):
@@ -155,9 +204,10 @@ class DataFlowSpec(Spec):
     (PostgreSQL), `<table>_rejected` (ClickHouse, Iceberg, Nessie, Trino), the folder `_rejected`
     (files) or the topic `<topic>.rejected` (Kafka). `skip`: the record is counted and logged."""
     maintenance: Maintenance = Maintenance()
-    """Suspends the flow."""
+    """Pauses the flow."""
     checkpoint_reset: bool = False
-    """Resets the checkpoint once; it is reset again only after the manifest has changed."""
+    """Resets the checkpoint once; it is reset again only after the manifest has changed. So does
+    the annotation `dataflow.dataflow.io/reset-checkpoint`."""
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
     freshness: Annotated[int, Addition()] = Field(default=10, ge=1, le=3600)
@@ -177,10 +227,9 @@ class DataFlowSpec(Spec):
         int, Hint("0 pauses the flow; above that, Spark's free slots decide, not this number")
     ] = Field(default=1, ge=0, le=2**31 - 1)
     """Processor pods; more than 1 only with a Kafka source."""
-    strict_idempotency: Annotated[
-        bool, Hint("has no effect: the page of each sink says whether it stores a record once")
-    ] = False
-    """Refuse sinks that would store a record twice when it is read twice."""
+    strict_idempotency: bool = False
+    """Refuses sinks that would store a record twice where it is read twice, after a reset for
+    instance: sinks of other sources than Kafka need `upsertMode` and `conflictKey`."""
     checkpoint_persistence: Annotated[
         bool, Hint("the checkpoint is always stored beside the rows; `dataflow reset` starts over")
     ] = True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.contracts.declared import ChoosesColumns
 from dataflow_assets.errors import Finding
-from dataflow_assets.languages.common.documents import Document
+from dataflow_assets.languages.common.documents import Document, Path
 from dataflow_assets.languages.dataflow import model
 from dataflow_assets.languages.dataflow.rules import ERRORS, KEEPING
 from dataflow_assets.languages.dataflow.steps import DataflowSteps
@@ -42,6 +42,17 @@ def of_ends(
         if branch.sink.traits.upserts and source.type in _SNAPSHOTS and not source.traits.rereads:
             yield document.finding(branch.place, _ONCE, key=True)
     yield from _condition_notes(document, source, steps)
+    annotations = manifest.metadata.annotations
+    if manifest.spec.checkpoint_reset or annotations.get(model.RESET) == "true":
+        by_key: Path = ("metadata", "annotations", model.RESET)
+        path = ("spec", "checkpointReset") if manifest.spec.checkpoint_reset else by_key
+        yield document.finding(path, _RESET, key=True)
+
+
+_RESET = (
+    "resets once, with the next run; remove it after that: each later change of the spec would "
+    "reset again"
+)
 
 
 def of_errors(document: Document, errors: Sink | None) -> Iterator[Finding]:

@@ -43,6 +43,8 @@ def of_flow(
     """
     yield from _of_fields(document, manifest)
     yield from _of_errors(document, branches, errors)
+    if manifest.spec.strict_idempotency and source.type != "kafka":
+        yield from _not_idempotent(document, branches)
     # Records that come again would be duplicates in a table that is appended to.
     for branch in branches:
         if (rereads := source.traits.rereads) and not branch.sink.traits.upserts:
@@ -77,6 +79,17 @@ def _of_fields(document: Document, manifest: model.Manifest) -> Iterator[Finding
         ):
             message = "must be asset keys such as nessie/lake/shop/orders, separated by commas"
             yield document.finding(path, message)
+
+
+def _not_idempotent(document: Document, branches: Iterable[Branch]) -> Iterator[Finding]:
+    """Finds each sink that would store a record twice; called for sources other than Kafka."""
+    for branch in branches:
+        if not branch.sink.traits.upserts or not getattr(branch.sink, "conflict_key", True):
+            message = (
+                "would store a record twice that is read twice, which strictIdempotency refuses: "
+                "set upsertMode and conflictKey, or use a sink that has them"
+            )
+            yield document.finding(branch.place[:-1], message, key=True)
 
 
 def _adding(document: Document, source: Source, branches: Iterable[Branch]) -> Iterator[Finding]:

@@ -78,7 +78,9 @@ def _put_back(
             spark = context.resources.spark.flow_session
             for part in replay(_awake(flow), spark, run, _since(since)):
                 done += part
-                if interrupts.asked:
+                if pause := flow.pause_reason():
+                    context.log.warning("flow %s: the next replay goes on: %s", flow.id, pause)
+                if pause or interrupts.asked:
                     break
         except BaseException:
             if done.entries:
@@ -88,11 +90,8 @@ def _put_back(
 
 
 def _awake(flow: Flow) -> Flow:
-    if flow.suspended:
-        raise PermanentError(
-            f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line}): nothing is "
-            f"written to its tables"
-        )
+    if pause := flow.pause_reason():
+        raise PermanentError(f"flow {flow.id} is {pause}: nothing is written to its tables")
     return flow
 
 

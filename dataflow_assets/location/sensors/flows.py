@@ -44,8 +44,12 @@ class Board:
 board = Board()
 
 
-def suspension(flow: Flow) -> str:
-    return f"suspended in its manifest ({flow.file}:{flow.line}), whatever this switch says"
+def pause(flow: Flow) -> str:
+    """Why the flow must not run now, whatever its switch says; empty where it may."""
+    why = flow.pause_reason()
+    if not why:
+        return ""
+    return f"{why}, whatever this switch says" if flow.suspended else f"{why}; then it goes on"
 
 
 def interval(flows: int) -> int:
@@ -67,6 +71,6 @@ def flow_sensor(flow: Flow, job: Job, flows: int = 1) -> dg.SensorDefinition:
         ),
     )
     def tick() -> dg.SkipReason:
-        return dg.SkipReason(suspension(flow) if flow.suspended else board.read(flow))
+        return dg.SkipReason(pause(flow) or board.read(flow))
 
     return tick

@@ -30,7 +30,7 @@ from dataflow_assets.location.jobs.flows import Job
 from dataflow_assets.location.jobs.ingest import lane_request
 from dataflow_assets.location.sensors.backoff import Waits
 from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
-from dataflow_assets.location.sensors.flows import Board, board, suspension
+from dataflow_assets.location.sensors.flows import Board, board, pause
 from dataflow_assets.location.sensors.instances import instance_of, location_name
 from dataflow_assets.location.sensors.returns import flows_to_return
 from dataflow_assets.location.sensors.sources import News, sources
@@ -94,8 +94,8 @@ class Location:
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, name, going(instance), _evictions(instance, flows))
-        look.texts |= {flow.id: suspension(flow) for flow in flows if flow.suspended}
-        idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
+        look.texts |= {flow.id: why for flow in flows if (why := pause(flow))}
+        idle = [flow for flow in flows if flow.id not in look.texts and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.evictions]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)

@@ -18,6 +18,7 @@ from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.leases import going
 from dataflow_assets.assets.metadata import (
     LAG_CHECK,
+    PAUSE,
     SLOT_CHECK,
     STATE,
     lag_check,
@@ -28,6 +29,7 @@ from dataflow_assets.assets.metadata import (
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Flow
 from dataflow_assets.location.sensors import default_status
 from dataflow_assets.location.sensors.checkpoints import Known, checkpoints
 from dataflow_assets.location.sensors.instances import instance_of
@@ -97,8 +99,11 @@ def _look(
         if seen.lag.records > 0 or before.get(name) != after[name] or node.key in turned:
             events += _events(node, seen, states.get(node.key))
             turned.discard(node.key)
+    flows = {node.key: node.flow for node in nodes}
     events += (
-        dg.AssetObservation(dg.AssetKey(list(key)), metadata={STATE: states[key]})
+        dg.AssetObservation(
+            dg.AssetKey(list(key)), metadata=_state_metadata(flows[key], states[key])
+        )
         for key in sorted(turned)
         if states[key] == ERROR or key in earlier  # new ones are told by their runs
     )
@@ -108,6 +113,11 @@ def _look(
 def _of_state(key: Key) -> str:
     """The name under which the state of an asset's flow is remembered."""
     return _STATE_OF + "/".join(key)
+
+
+def _state_metadata(flow: Flow, state: str | None) -> dict[str, str]:
+    pause = flow.pause_reason()
+    return ({STATE: state} if state else {}) | ({PAUSE: pause} if pause else {})
 
 
 def _state_at_end(state: str) -> str:
@@ -121,7 +131,7 @@ def _states(nodes: Sequence[AssetNode], instance: dg.DagsterInstance) -> dict[Ke
     by_key: dict[Key, str] = {
         node.key: states[node.flow.id].name for node in nodes if node.flow.id in states
     }
-    return by_key | {node.key: STOPPED for node in nodes if node.flow.suspended}
+    return by_key | {node.key: STOPPED for node in nodes if node.flow.pause_reason()}
 
 
 def _look_at(
@@ -156,7 +166,7 @@ def _positions(found: Known) -> Positions | None:
 def _events(node: AssetNode, seen: _Seen, state: str | None) -> Iterator[Event]:
     key = dg.AssetKey(list(node.key))
     metadata = lag_metadata(seen.lag) | language_metrics(node.flow, seen.lag)
-    metadata |= {STATE: state} if state else {}
+    metadata |= _state_metadata(node.flow, state)
     yield dg.AssetObservation(key, metadata=metadata)
     passed, metadata = lag_check(seen.lag.seconds)
     yield dg.AssetCheckEvaluation(

@@ -1,4 +1,4 @@
-"""Times as text: RFC 3339 with every digit of the fraction, epoch numbers, zones.
+"""Times as text: RFC 3339 with every digit of the fraction, epoch numbers, zones, durations.
 
 Nothing is rounded: a fraction is kept as its digits, and an epoch number is taken apart as the
 integer or decimal that it is. Whoever asks for fewer digits gets the others cut off, as in Go.
@@ -26,6 +26,9 @@ _TEXT = re.compile(
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _OFFSET = re.compile(rf"[+-]{_HH_MM}", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_LONGEST = timedelta(seconds=2**63 / 1e9)  # Go counts nanoseconds in 63 bits
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NO_ZONES = ("right/", "posix/", "posixrules", "localtime", "Factory")
 """In the zone files of many machines: leap seconds counted, or the machine's own zone."""
 
@@ -150,3 +153,14 @@ def _is_zone(name: str) -> str:
 
 
 ZoneName = Annotated[str, AfterValidator(_is_zone)]
+
+
+def duration(text: str, most: timedelta = _LONGEST) -> timedelta:
+    """Reads Go's way to write a duration above zero, `1m30s` or `500ms`. Raises ValueError."""
+    parts = _PART.findall(text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+        raise ValueError("must be a duration above zero, like 500ms or 1m30s")
+    if seconds > most.total_seconds():
+        raise ValueError(f"must be a duration of at most {most.days} days")
+    return timedelta(seconds=seconds)

@@ -1,8 +1,11 @@
 """The DataFlow kind, field by field: what is used, what is noted, what is refused, and where."""
 
 import json
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from dataflow_assets.contracts import Limit
 from dataflow_assets.flow import Flow, asset_key
 from dataflow_assets.languages.dataflow.model import DataFlowSpec, Maintenance, Manifest, Metadata
+from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Hint, Refused, marks
@@ -73,9 +77,39 @@ BAD_SPEC = [
     ),
     (
         "  maintenance: {startTime: '2026-01-01T00:00:00Z'}",
+        "12:28: spec.maintenance.startTime: startTime requires duration",
+    ),
+    (
+        "  maintenance: {repeat: daily}",
+        "12:25: spec.maintenance.repeat: repeat requires startTime",
+    ),
+    (
+        "  maintenance: {startTime: 2026-01-01T02:00:00, duration: 2h}",
         (
-            "12:28: spec.maintenance.startTime: not supported yet: "
-            "maintenance windows; `suspended` works, and so does the sensor's switch"
+            "12:28: spec.maintenance.startTime: must be a time with its offset, such as "
+            "2026-01-31T02:00:00+01:00"
+        ),
+    ),
+    (
+        "  maintenance: {startTime: 2026-01-01T02:00:00Z, duration: 2 hours}",
+        ("12:60: spec.maintenance.duration: must be a duration above zero, like 500ms or 1m30s"),
+    ),
+    (
+        "  maintenance: {startTime: 2026-01-01T02:00:00Z, duration: 0s}",
+        ("12:60: spec.maintenance.duration: must be a duration above zero, like 500ms or 1m30s"),
+    ),
+    (
+        "  maintenance: {startTime: 2026-01-01T02:00:00Z, duration: 2h, repeat: hourly}",
+        (
+            "12:72: spec.maintenance.repeat: is not one of the allowed values: daily, weekly, "
+            "monthly"
+        ),
+    ),
+    (
+        "  maintenance: {startTime: 2026-01-01T02:00:00Z, duration: 2h, timezone: Berlin}",
+        (
+            "12:74: spec.maintenance.timezone: is not a time zone; write a name like "
+            "Europe/Berlin, or +hh:mm"
         ),
     ),
     (
@@ -406,6 +440,53 @@ def test_suspended(file: Path, line: str, suspended: bool) -> None:
     assert flow(file, f"{MINIMUM}{line}\n").suspended is suspended
 
 
+def test_a_window_arrives_in_the_flow(file: Path) -> None:
+    found = flow(
+        file,
+        MINIMUM + "  maintenance: {startTime: 2026-01-31T02:00:00+01:00, duration: 1h30m, "
+        "repeat: monthly, timezone: Europe/Berlin, description: nightly}\n",
+    )
+    berlin = ZoneInfo("Europe/Berlin")
+    assert found.maintenance == MaintenanceWindow(
+        datetime(2026, 1, 31, 2, tzinfo=berlin), timedelta(hours=1.5), "monthly", berlin, "nightly"
+    )
+    assert not found.suspended
+    inside = datetime(2026, 2, 28, 3, tzinfo=berlin)
+    reason = "in maintenance window `nightly` until 03:30 Europe/Berlin"
+    assert found.pause_reason(inside) == reason
+    assert found.pause_reason(inside + timedelta(minutes=30)) == ""
+    assert (
+        replace(found, suspended=True).pause_reason(inside)
+        == "suspended in its manifest (f.yaml:1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("maintenance", "note"),
+    [
+        (
+            "description: nightly",
+            "description: for readers of the manifest only: there is no window",
+        ),
+        (
+            "startTime: 2026-01-31T02:00:00Z, duration: 2h, timezone: Europe/Berlin",
+            (
+                "startTime: in Europe/Berlin, whose time the window follows, that is "
+                "2026-01-31 03:00:00+01:00"
+            ),
+        ),
+        (
+            "startTime: 2026-01-31T02:00:00Z, duration: 25h, repeat: daily",
+            "duration: the window never closes: it opens again before it closes",
+        ),
+    ],
+)
+def test_notes_of_a_window(file: Path, maintenance: str, note: str) -> None:
+    found = loaded(file, f"{MINIMUM}  maintenance: {{{maintenance}}}\n")
+    (hint,) = found.hints
+    assert str(hint).endswith(f"spec.maintenance.{note}")
+
+
 def annotated(**annotations: str) -> str:
     lines = "".join(f'    {name}: "{text}"\n' for name, text in annotations.items())
     return f"{HEAD}  annotations:\n{lines}{SPEC}"
@@ -441,7 +522,6 @@ def test_the_hash_follows_content_and_nothing_else(file: Path) -> None:
 
 HINTS: dict[str, Any] = {
     "replicas": 0,
-    "strictIdempotency": True,
     "checkpointPersistence": False,
     "checkpointSyncOnAck": True,
     "checkpointSaveInterval": "5s",
@@ -469,6 +549,62 @@ def test_every_hint_is_noted_at_its_key(file: Path) -> None:
     ]
     declared = DataFlowSpec.model_fields.values()
     assert set(HINTS) == {str(info.alias) for info in declared if marks(info, Hint)}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"{MINIMUM}  checkpointReset: true\n", "12:3: spec.checkpointReset"),
+        (
+            HEAD + "  annotations: {dataflow.dataflow.io/reset-checkpoint: 'true'}\n" + SPEC,
+            "5:17: metadata.annotations.dataflow.dataflow.io/reset-checkpoint",
+        ),
+    ],
+)
+def test_a_reset_is_noted_for_the_next_edit_would_reset_again(
+    file: Path, text: str, place: str
+) -> None:
+    (hint,) = loaded(file, text).hints
+    assert str(hint).startswith(f"f.yaml:{place}: resets once, with the next run; remove it after")
+
+
+STRICT = """\
+spec:
+  strictIdempotency: true
+  source:
+    {source}
+  sink: {{type: postgresql, config: {{connectionString: "postgresql://u@h/d", table: x{main}}}}}
+  transformations:
+    - type: router
+      config:
+        routes:
+          - condition: a == '1'
+            sink: {{type: kafka, config: {{brokers: ['b:9092'], topic: x{route}}}}}
+"""
+POLLED = """type: postgresql
+    config: {connectionString: "postgresql://u@h/d", table: y, changeTrackingColumn: at}"""
+KEYED = ", upsertMode: true, conflictKey: id"
+
+
+@pytest.mark.parametrize(
+    ("main", "route", "paths"),
+    [
+        ("", "", ["spec.sink", "spec.transformations[0].config.routes[0].sink"]),
+        (KEYED, "", ["spec.transformations[0].config.routes[0].sink"]),
+        (", upsertMode: true", KEYED, ["spec.sink"]),
+        (KEYED, KEYED, []),
+    ],
+)
+def test_strict_idempotency_refuses_sinks_that_would_store_a_record_twice(
+    file: Path, main: str, route: str, paths: list[str]
+) -> None:
+    text = HEAD + STRICT.format(source=POLLED, main=main, route=route)
+    found = loaded(file, text)
+    assert [finding.path for finding in found.findings] == paths
+    assert all("which strictIdempotency refuses" in one.message for one in found.findings)
+    assert loaded(file, text.replace("strictIdempotency: true", "strictIdempotency: false")).flows
+    kafka = "{type: kafka, config: {brokers: ['b:9092'], topic: t, consumerGroup: g}}"
+    assert loaded(file, HEAD + STRICT.format(source=kafka, main=main, route=route)).flows
 
 
 def test_the_old_group_is_accepted_with_a_note(file: Path) -> None:
