@@ -85,7 +85,7 @@ Names of tables and columns are in small letters in PostgreSQL, which reads name
 that way; in ClickHouse and Iceberg they are as the file writes them. A table that exists gets the
 columns that it lacks; no column is dropped, and none is changed: where the expression of a computed
 column is another one in the file, PostgreSQL and ClickHouse go on with the first one. Drop the
-column, and the next run makes it anew for all rows.
+column, and the next run makes it again for all rows.
 
 A value that does not fit the type of its column stops the pipeline at that record, as in
 SingleStore. With `STOP_ON_ERROR OFF` or `SKIP ALL ERRORS` the record is a rejected record instead,
