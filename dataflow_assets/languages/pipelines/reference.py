@@ -83,7 +83,9 @@ partition key, because records are in order only within a shard.
 
 Names of tables and columns are in small letters in PostgreSQL, which reads names without quotes in
 that way; in ClickHouse and Iceberg they are as the file writes them. A table that exists gets the
-columns that it lacks; no column is dropped.
+columns that it lacks; no column is dropped, and none is changed: where the expression of a computed
+column is another one in the file, PostgreSQL and ClickHouse go on with the first one. Drop the
+column, and the next run makes it again for all rows.
 
 A value that does not fit the type of its column stops the pipeline at that record, as in
 SingleStore. With `STOP_ON_ERROR OFF` or `SKIP ALL ERRORS` the record is a rejected record instead,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import shared_client
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
-from tests.connectors.clickhouse.driver import TARGET, Place, store
+from tests.connectors.clickhouse.driver import TARGET, Place, start, store
 from tests.contract.test_recreated import held
 
 OLD = [{"id": 1, "name": "a"}, {"id": 25, "name": "b"}]
@@ -30,6 +31,33 @@ def place(clickhouse: devservers.ClickHouse, database: str) -> Place:
     found = Place(clickhouse.dsn(database))
     found.make(rest=PARTITIONED)
     return found
+
+
+@pytest.fixture
+def ordinary(clickhouse: devservers.ClickHouse, database: str) -> Iterator[str]:
+    """A database whose tables have no ids, as those of old servers."""
+    name, settings = f"{database}_old", {"allow_deprecated_database_ordinary": 1}
+    with clients.connect(clickhouse.dsn(database), "test") as client:
+        client.command(f"CREATE DATABASE {name} ENGINE = Ordinary", settings=settings)
+        yield clickhouse.dsn(name)
+        client.command(f"DROP DATABASE {name}")
+
+
+def test_tables_without_ids_are_not_taken_for_one(ordinary: str) -> None:
+    place, beside = Place(ordinary), Place(ordinary, "beside")
+    place.make()
+    beside.make()
+    other = replace(TARGET, flow="shop/others", branch="clickhouse:beside")
+    same = replace(TARGET, flow="shop/again")
+    with closing(start(place.sink())) as one, closing(start(beside.sink(), target=other)):
+        store(place.sink(), OLD, session=one)
+        one.restart({"0": 0}, "t1", empty=True)
+        assert place.rows() == []
+        with (
+            closing(start(place.sink(), target=same)),
+            pytest.raises(PermanentError, match="take out the rows of shop/again:"),
+        ):
+            one.restart({"0": 0}, "t1", empty=True)
 
 
 def exits(place: Place) -> list[str]:

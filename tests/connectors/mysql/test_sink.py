@@ -500,5 +500,27 @@ def test_a_user_without_rights_reads_what_to_grant(
     flow = Driving(sink)
     flow.store({"id": 1})
     assert place.rows() == [(1,)]
-    assert str(flow.session.table.identity).startswith("made at ")
+    assert f"{name}.orders made at " in str(flow.session.table.identity)
+    mariadb.execute(f"DROP USER '{name}'@'%'")
+
+
+def test_tables_that_were_made_in_one_second_are_two_for_a_user_without_rights(
+    place: Place, mariadb: devservers.MariaDB
+) -> None:
+    name = place.database
+    place.run(
+        f"CREATE USER '{name}'@'%' IDENTIFIED BY 'pw'", f"GRANT ALL ON {name}.* TO '{name}'@'%'"
+    )
+    made = "SELECT COUNT(DISTINCT create_time) FROM information_schema.tables WHERE table_schema"
+    while True:
+        place.run("CREATE TABLE orders (id bigint)", "CREATE TABLE others (id bigint)")
+        if place.run(f"{made} = '{name}' AND table_name IN ('orders', 'others')") == [(1,)]:
+            break
+        place.run("DROP TABLE orders, others")
+    other = Target("shop/others", "mysql:others", "m1", "others")
+    flow = Driving(place.sink(user=name, password="pw"))
+    Driving(place.sink(user=name, password="pw", table="others"), other).store({"id": 1})
+    flow.store({"id": 1})
+    flow.session.restart({"0": 0}, "source", empty=True)
+    assert place.rows() == []
     mariadb.execute(f"DROP USER '{name}'@'%'")

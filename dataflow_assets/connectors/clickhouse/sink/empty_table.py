@@ -17,13 +17,13 @@ from dataflow_assets.connectors.clickhouse.client import Client, literal, query_
 from dataflow_assets.connectors.clickhouse.errors import ClickhouseFailure, failing
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import ClickhouseState
-from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable
+from dataflow_assets.connectors.clickhouse.table.table import ROW, ClickhouseTable
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import PermanentError
 
 _AT_ONCE = 500  # partitions of one statement: a server takes 256 KiB of text
-_TOTAL = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
-_BYTES = "SELECT total_bytes FROM system.tables WHERE uuid = {u:UUID}"
+_TOTAL = f"SELECT total_rows FROM system.tables WHERE {ROW}"  # noqa: S608 - our own text
+_BYTES = f"SELECT total_bytes FROM system.tables WHERE {ROW}"  # noqa: S608 - the same
 _MOST = """
 SELECT toUInt64(value) FROM (
     SELECT value, 0 AS rank FROM system.settings
@@ -84,7 +84,7 @@ class ClickhouseEmptying:
 
 def holds_rows(client: Client, table: ClickhouseTable) -> bool:
     """Returns whether the table has a row, be it one that a mutation hides. Raises Failure."""
-    found = query_rows(client, _TOTAL, {"u": table.uuid})
+    found = query_rows(client, _TOTAL, table.row)
     return not found or found[0][0] != 0
 
 
@@ -105,7 +105,7 @@ def check_size(client: Client, table: ClickhouseTable, target: Target) -> None:
 
     They would be out of the table by then, and the flow could not be opened any more.
     """
-    found = query_rows(client, _BYTES, {"u": table.uuid})
+    found = query_rows(client, _BYTES, table.row)
     size, most = (found[0][0] or 0) if found else 0, _most(client)
     if size > most > 0:
         raise PermanentError(

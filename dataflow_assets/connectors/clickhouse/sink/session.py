@@ -24,7 +24,12 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     ClickhouseState,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import ClickhouseCheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import ClickhouseTable, find, forgetful_views
+from dataflow_assets.connectors.clickhouse.table.table import (
+    ROW,
+    ClickhouseTable,
+    find,
+    forgetful_views,
+)
 from dataflow_assets.contracts import (
     AddsColumns,
     Checkpoint,
@@ -86,9 +91,9 @@ class ClickhouseSinkTarget(TargetTable, AddsColumns, ChecksTarget, CountsRows):
     def row_count(self) -> int | None:
         if self.found is None or self.found.replaces:
             return None
-        query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
+        query = f"SELECT total_rows FROM system.tables WHERE {ROW}"  # noqa: S608 - our own text
         with translate_errors(f"counting the rows of {self._sink.address()}"):
-            found = query_rows(self._client, query, {"u": self.found.uuid})
+            found = query_rows(self._client, query, self.found.row)
         return found[0][0] if found else None
 
     @override

@@ -10,10 +10,10 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
+from dataflow_assets.connectors.clickhouse.table.table import NO_UUID
 from dataflow_assets.connectors.clickhouse.type_names import ClickhouseType
 from dataflow_assets.sdk.sql_table import SqlColumn, SqlRelation
 
-NO_UUID = "00000000-0000-0000-0000-000000000000"  # of tables outside Atomic databases
 _TABLE = """
 SELECT toString(uuid), toString(metadata_modification_time) FROM system.tables
 WHERE database = {database:String} AND name = {table:String}

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     ClickhouseEntry,
     ClickhouseHead,
 )
+from dataflow_assets.connectors.clickhouse.table.table import NO_UUID
 from dataflow_assets.contracts import PART, Target
 from dataflow_assets.errors import PermanentError
 
@@ -59,9 +60,9 @@ AND (kind = 'head' AND (epoch, n) < ({epoch}, {n})
 """
 _OTHERS = """
 SELECT DISTINCT flow FROM (
-    SELECT flow, argMax(JSONExtractString(value, 'target'), (epoch, n)) AS target FROM {log}
-    WHERE kind = 'head' AND flow != {{flow:String}} GROUP BY flow, branch)
-WHERE target = {{uuid:String}} ORDER BY flow
+    SELECT flow, branch, argMax(JSONExtractString(value, 'target'), (epoch, n)) AS target
+    FROM {log} WHERE kind = 'head' AND flow != {{flow:String}} GROUP BY flow, branch)
+WHERE target = {{uuid:String}} AND (branch = {{branch:String}} OR target != '{none}') ORDER BY flow
 """
 _GONE = "DELETE FROM {} WHERE flow = {}"
 _COUNT = """
@@ -119,7 +120,7 @@ class ClickhouseCheckpointTable:
 
     def others(self, uuid: str) -> dict[str, str]:
         """Other flows into the same table; for each the statement that removes its checkpoint."""
-        rows = self._rows(_OTHERS.format(log=self._place), {"uuid": uuid})
+        rows = self._rows(_OTHERS.format(log=self._place, none=NO_UUID), {"uuid": uuid})
         here = self._place
         return {flow: _GONE.format(here, literal(flow)) for (flow,) in rows}
 

@@ -48,13 +48,16 @@ _TELLS_VIEWS = """
 SELECT count() FROM system.columns
 WHERE database = 'system' AND table = 'tables' AND name = 'target_table'
 """
-_VIEWS = """
+NO_UUID = "00000000-0000-0000-0000-000000000000"  # of tables outside Atomic databases
+ROW = "uuid = {u:UUID} AND database = {d:String} AND name = {t:String}"
+"""Finds a table in `system.tables`, by its `row`."""
+_VIEWS = f"""
 SELECT database, name, target_database, target_table FROM system.tables
 WHERE engine = 'MaterializedView' AND (database, name) IN (
     SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table))
-    FROM system.tables WHERE uuid = {u:UUID})
+    FROM system.tables WHERE {ROW})
 ORDER BY database, name
-"""
+"""  # noqa: S608 - our own text
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,11 @@ class ClickhouseTable:
     total_rows: int | None = None
     viewed: bool = False
     """Whether materialized views read what is inserted."""
+
+    @property
+    def row(self) -> dict[str, str]:
+        """Returns the parameters of ROW."""
+        return {"u": self.uuid, "d": self.database, "t": self.name}
 
     @property
     def is_replicated(self) -> bool:
@@ -213,7 +221,7 @@ def forgetful_views(client: Client, target: ClickhouseTable) -> Iterator[str]:
     A materialized view sees an INSERT that is repeated after a crash once more.
     """
     ((shows,),) = query_rows(client, _TELLS_VIEWS)
-    views = query_rows(client, _VIEWS, {"u": target.uuid}) if shows else []
+    views = query_rows(client, _VIEWS, target.row) if shows else []
     for database, name, *place in views:
         table = find(client, *place)
         if table is not None and table.forgets:

@@ -86,11 +86,11 @@ class MysqlCheckpoint:
     def adopt_all(self, before: str | None, identity: str | None) -> None:
         """Stores that the table has another id, for each flow that writes into it."""
         query = (
-            f"SELECT flow FROM {self.table} WHERE branch = %(branch)s AND target = %(target)s "  # noqa: S608 - quoted
+            f"SELECT flow, branch FROM {self.table} WHERE target = %(target)s "  # noqa: S608 - quoted
             "ORDER BY id FOR UPDATE"
         )
-        for (flow,) in self.link.rows(query, {**self._names, "target": before}):
-            one = replace(self, target=replace(self.target, flow=flow))
+        for flow, branch in self.link.rows(query, {"target": before}):
+            one = replace(self, target=replace(self.target, flow=flow, branch=branch))
             one.move(lambda found: (found or BranchState()).adopt(identity))
 
     def hold(self, partition: str) -> None:

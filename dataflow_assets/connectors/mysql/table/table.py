@@ -136,7 +136,9 @@ def identify(link: MysqlClient, sink: MysqlSinkOptions) -> str | None:
             "checkpoint would not be stored in one commit; run: ALTER TABLE "
             f"{quote(schema, name)} ENGINE = InnoDB"
         )
-    return _id(link, f"{_file_name(schema)}/{_file_name(name)}") or f"made at {made}"
+    # Flows make several tables in one second.
+    own = f"{schema}.{name} made at {made}"
+    return _id(link, f"{_file_name(schema)}/{_file_name(name)}") or own
 
 
 def _column(  # noqa: PLR0913, PLR0917 - a row of the catalogue
