@@ -15,6 +15,7 @@ from dataflow_assets.assets import triggers
 from dataflow_assets.assets.runs import RESULT
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.runs.triggers import run_process
+from tests.dagster.assets.lanes.shop import UNCAPTURED
 from tests.dagster.schedules.scheduled import Scheduled, shell
 
 _now: list[Scheduled] = []
@@ -22,7 +23,7 @@ _now: list[Scheduled] = []
 
 @pytest.fixture
 def cron(store: Store, home: str, engine: SparkSession, tmp_path: Path) -> Iterator[Scheduled]:
-    with dg.DagsterInstance.local_temp(home) as instance:
+    with dg.DagsterInstance.local_temp(home, overrides=UNCAPTURED) as instance:
         _now[:] = [Scheduled(store, instance, engine, tmp_path)]
         yield _now[0]
 
