@@ -91,11 +91,10 @@ test-all: setup-dev $(if $(shell command -v go),kube-apiserver promtool) ## Ever
 	$(BIN)/python -m tests.stress.whole_suite
 
 kube-apiserver: setup-dev ## A Kubernetes API server and helm for tests, built with Go into .cache: twenty minutes, once
-	$(BIN)/python -m devservers.kubernetes
-	$(BIN)/python -m devservers.helm
+	$(BIN)/python -m devservers.go_programs $@
 
 promtool: setup-dev ## Prometheus' tool that evaluates alert rules, for tests, built with Go into .cache: ten minutes, once
-	$(BIN)/python -m devservers.promtool
+	$(BIN)/python -m devservers.go_programs $@
 
 soak: setup-dev ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)

@@ -1,18 +1,13 @@
 """A Kubernetes API server with its store in one process: no cluster behind it, nothing runs pods.
 
 It asks for tokens and knows rights (RBAC), as a real one does; `account` makes what a pod has to
-read Secrets with. The program is built from Go modules (`kube_apiserver/`), a quarter of an hour
-once: `build` says so. Only tests of `make test-all` start it: it takes 5 s and 300 MB.
+read Secrets with. The program is built from Go modules (`go_programs.py`), a quarter of an hour
+once. Only tests of `make test-all` start it: it takes 5 s and 300 MB.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,11 +17,10 @@ from typing import Any, ClassVar
 import requests
 from typing_extensions import override
 
-from dataflow_assets.spark import jars
-from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
+from dataflow_assets.spark.process import LOOPBACK, Server
 from devservers.certificates import Authority, key_pair
+from devservers.go_programs import KUBE_APISERVER
 
-SOURCE = Path(__file__).with_name("kube_apiserver")
 ISSUER = "https://kubernetes.default.svc"
 _ADMIN = "of-the-tests-administrator"
 _RBAC = "rbac.authorization.k8s.io"
@@ -79,7 +73,10 @@ class Kubernetes(Server):
             "disable-admission-plugins": "ServiceAccount",
             "v": 1,
         }
-        return [str(binary()), *(f"--{name}={value}" for name, value in options.items())]
+        return [
+            str(KUBE_APISERVER.binary),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
 
     @override
     def environment(self) -> dict[str, str]:
@@ -176,41 +173,3 @@ class Kubernetes(Server):
     @property
     def _public(self) -> Path:
         return self.folder / "accounts.pem"
-
-
-def missing() -> str:
-    """Why the program is not there; empty where it is."""
-    if binary().exists():
-        return ""
-    return f"no {binary()}: `make kube-apiserver` builds it, with Go, in a quarter of an hour"
-
-
-def binary() -> Path:
-    """The program in the cache, whether it is built or not; another source is another program."""
-    source = b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))
-    name = hashlib.sha256(source).hexdigest()[:16]
-    return jars.cache() / f"kube-apiserver-{name}" / "kube-apiserver"
-
-
-def build() -> None:
-    """Builds the program into the cache, unless it is there. Raises ServerError without Go."""
-    if not missing():
-        return
-    go = shutil.which("go")
-    if go is None:
-        raise ServerError("Go is needed to build kube-apiserver, and was not found")
-    made = binary()
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
-        shutil.copytree(SOURCE, scratch, dirs_exist_ok=True)
-        output = Path(scratch, "built")
-        command = [go, "build", "-mod=readonly", "-ldflags=-s -w", "-o", str(output), "."]
-        subprocess.run(command, cwd=scratch, check=True, env={**os.environ, "GOWORK": "off"})
-        output.rename(made)
-
-
-if __name__ == "__main__":
-    try:
-        build()
-    except ServerError as error:
-        sys.exit(str(error))

@@ -24,6 +24,7 @@ import devservers
 from dataflow_assets.secrets import lookup
 from dataflow_assets.spark.process import Server
 from dataflow_assets.spark.session import Spark, SparkSettings
+from devservers.go_programs import KUBE_APISERVER
 from tests import heavy
 from tests.examples import all_of_them
 from tests.in_process import Session
@@ -158,7 +159,7 @@ def postgresql(servers_folder: Path) -> Iterator[devservers.PostgreSQL]:
 @pytest.fixture(scope="session")
 def kubernetes(servers_folder: Path) -> Iterator[devservers.Kubernetes]:
     """An API server of this session's own; skipped where its program is not built."""
-    if reason := devservers.kubernetes.missing():
+    if reason := KUBE_APISERVER.missing():
         pytest.skip(reason)
     yield from _own(devservers.Kubernetes(servers_folder / "kubernetes"))
 

@@ -15,7 +15,7 @@ from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job
 
 import devservers
 from dataflow_assets.kubernetes.access import watching_rules
-from devservers import helm
+from devservers.go_programs import HELM
 from tests import ROOT
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -46,13 +46,13 @@ PATHS = {
 
 @pytest.fixture(autouse=True)
 def _helm() -> None:
-    if reason := helm.missing():
+    if reason := HELM.missing():
         pytest.skip(reason)
 
 
 @cache
 def rendered(values: Sequence[str]) -> list[dict[str, Any]]:
-    command = [str(helm.binary()), "template", "dataflow", str(CHART), "--namespace", "charts"]
+    command = [str(HELM.binary), "template", "dataflow", str(CHART), "--namespace", "charts"]
     command += ["--kube-version", "1.35", *(part for one in values for part in ("--set", one))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [one for one in yaml.safe_load_all(out) if one]

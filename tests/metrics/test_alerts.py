@@ -14,7 +14,7 @@ from dataflow_assets.metrics import alerts
 from dataflow_assets.metrics import declarations as metric
 from dataflow_assets.metrics.alerts import ALERTS, Alert
 from dataflow_assets.metrics.declarations import METRICS, Metric
-from devservers import promtool
+from devservers.go_programs import PROMTOOL
 from tests import ROOT
 
 RULES = ROOT / "docs" / "monitoring" / "alerts.yaml"
@@ -99,14 +99,14 @@ def test_a_quantile_can_exceed_what_its_alert_asks_for() -> None:
 @pytest.mark.full
 def test_prometheus_evaluates_the_rules(tmp_path: Path) -> None:
     """Skipped where its tool is not built: no package has it, and building takes ten minutes."""
-    if reason := promtool.missing():
+    if reason := PROMTOOL.missing():
         pytest.skip(reason)
     tests = [_rule_test(case, alert, fires) for case, alert in zip(CASES, ALERTS, strict=True)
              for fires in (True, False)]  # fmt: skip
     file = tmp_path / "tests.yaml"
     YAML().dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}, file)
     done = subprocess.run(
-        [promtool.binary(), "test", "rules", file], capture_output=True, text=True, check=False
+        [PROMTOOL.binary, "test", "rules", file], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
