@@ -36,11 +36,23 @@ class Reporting:
 
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
         """Reports a commit just made, `seconds` after the one before."""
-        return self._report(opened, seconds)
+        branch, checkpoint = opened.branch, opened.session.checkpoint
+        table = opened.session.table
+        delta = checkpoint.totals - self._progress.reported[branch.id]
+        self._progress.reported[branch.id] = checkpoint.totals
+        self._progress.totals += delta
+        lag = _move(self._lag(branch, checkpoint.positions), checkpoint.positions)
+        report = replace(
+            Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds),
+            table_rows=table.row_count() if isinstance(table, CountsRows) else None,
+            table_files=table.file_count() if isinstance(table, CountsFiles) else None,
+        )
+        self._progress.metrics.note_commit(report)
+        return report
 
     def last(self, opened: OpenBranch, reason: str) -> Report:
         self._lags.pop(opened.branch.id, None)
-        report = replace(self._report(opened, 0.0), last=True, reason=reason)
+        report = replace(self.commit(opened, 0.0), last=True, reason=reason)
         return replace(report, schema=opened.session.table.schema())
 
     def judge(self) -> None:
@@ -55,21 +67,6 @@ class Reporting:
                 f"{fate_of(policies.rejects)}. Fix the table, the steps or the producer, "
                 "or raise the limit"
             )
-
-    def _report(self, opened: OpenBranch, seconds: float) -> Report:
-        branch, checkpoint = opened.branch, opened.session.checkpoint
-        table = opened.session.table
-        delta = checkpoint.totals - self._progress.reported[branch.id]
-        self._progress.reported[branch.id] = checkpoint.totals
-        self._progress.totals += delta
-        lag = _move(self._lag(branch, checkpoint.positions), checkpoint.positions)
-        report = replace(
-            Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds),
-            table_rows=table.row_count() if isinstance(table, CountsRows) else None,
-            table_files=table.file_count() if isinstance(table, CountsFiles) else None,
-        )
-        self._progress.metrics.note_commit(report)
-        return report
 
     def _lag(self, branch: Branch, positions: Positions) -> Lag:
         """Asked for every few seconds only: the age of a record costs a read."""
