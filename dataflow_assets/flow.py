@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target, utc_now
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow
 from dataflow_assets.schedules.schedule import Schedule
 from dataflow_assets.secrets import Lookup, Secrets
 

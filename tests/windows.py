@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dataflow_assets import flow
-from dataflow_assets.maintenance_window import MaintenanceWindow
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NIGHTLY = MaintenanceWindow(

@@ -1,1 +1,1 @@
-"""When a flow runs by a schedule, and what follows its runs; without Dagster."""
+"""When a flow runs by a schedule and when it pauses, and what follows its runs; without Dagster."""

@@ -15,8 +15,8 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.kubernetes.objects import CustomResource
 from dataflow_assets.kubernetes.outcome import describe
 from dataflow_assets.kubernetes.status import Status
-from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.schedules.cron import CronTimes
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow
 from dataflow_assets.schedules.schedule import Schedule
 from tests.dagster.flows import memory_flow
 from tests.kubernetes.objects import flow, resource

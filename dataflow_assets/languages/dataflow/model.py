@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.records.times.instant import duration, zone
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow
 from dataflow_assets.spec import Addition, Hint, Requires, Spec
 
 GROUP, STALE_GROUP = "dataflow.dataflow.io", "dataflow.oss.io"

@@ -17,8 +17,8 @@ from dataflow_assets.assets.drivers import FlowDriver
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.flow import Flow
 from dataflow_assets.location.schedules.flows import flow_schedule
-from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.schedules.cron import CronTimes
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow
 from dataflow_assets.schedules.schedule import ConcurrencyPolicy, Schedule
 from tests.dagster.flows import location, memory_flow
 

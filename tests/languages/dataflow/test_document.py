@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from dataflow_assets.contracts import Limit
 from dataflow_assets.flow import Flow, asset_key
 from dataflow_assets.languages.dataflow.model import DataFlowSpec, Maintenance, Manifest, Metadata
-from dataflow_assets.maintenance_window import MaintenanceWindow
 from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Hint, Refused, marks
 

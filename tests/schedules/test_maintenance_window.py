@@ -14,7 +14,7 @@ from dateutil import rrule, tz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.maintenance_window import MaintenanceWindow, Repeat
+from dataflow_assets.schedules.maintenance_window import MaintenanceWindow, Repeat
 from tests.examples import examples
 
 ZONES = (
